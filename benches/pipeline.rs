@@ -61,7 +61,8 @@ fn main() {
     launch::init().expect("GStreamer starts");
     let video_out = |name: &str| dir.path().join(name);
     let (theirs, ours) = (video_out("theirs.mp4"), video_out("ours.mp4"));
-    let encoder = sink::file_launch(&theirs).expect("an encoder for MP4").to_string();
+    let encoder =
+        sink::file_launch(&theirs, lockon::config::Codec::Auto).expect("an encoder for MP4").to_string();
     // Printed for a shell, so a shell reads it.
     let encode = encoder.replacen("appsrc name=results", &format!("filesrc location={video} ! decodebin"), 1);
     let (ours, template) = (ours.display().to_string(), template.display().to_string());

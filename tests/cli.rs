@@ -19,6 +19,7 @@ mod folders;
 mod follow;
 mod info;
 mod lasting;
+mod masks;
 mod overwrite;
 mod pictures;
 mod pipelines;

@@ -66,6 +66,7 @@ pub(super) enum Command {
     #[command(after_long_help = INFO_EXAMPLES)]
     Info(InfoArgs),
     /// Threshold a still picture
+    #[command(after_long_help = THRESHOLD_EXAMPLES)]
     Threshold(ThresholdArgs),
     /// Measure this machine: frames per second at common sizes
     Bench(BenchArgs),
@@ -103,6 +104,9 @@ Examples:
     lockon run belt.mp4 --template clip.png --angles -180..180/5 --scales 0.8..1.25/1.05 --max-matches 3 --results -
   Binarise a camera's picture:
     lockon run camera --threshold sauvola:31:0.2 --view mask --display
+  The same frame by frame without losses (`--codec ffv1 -o masks.mkv` as one video), or into another program:
+    lockon run belt.mp4 --threshold mean:31:5 -o 'masks/%06d.png'
+    lockon run belt.mp4 --threshold mean:31:5 -o - | ffplay -
   Many videos at once, results beside each other ({stem}: the video's name without its extension; {name}, {index} too):
     lockon run *.mp4 --template logo.png --results '{stem}.jsonl' --skip-done
   Any GStreamer source and sink:
@@ -135,6 +139,14 @@ Examples:
     lockon match screen.png button=ok.png >/dev/null && echo there
 
 Exit codes, as grep: 0 a template was found, 1 none was found, 2 an error.";
+
+const THRESHOLD_EXAMPLES: &str = "\
+Examples:
+  A page of text, and the same into another program:
+    lockon threshold page.jpg --method sauvola:31:0.2 -o page-bw.png
+    lockon threshold page.jpg --method sauvola:31:0.2 -o - | tesseract - -
+  A video:
+    lockon run belt.mp4 --threshold mean:31:5 -o bw.mp4";
 
 #[derive(ClapArgs)]
 #[command(after_long_help = RUN_EXAMPLES)]
@@ -224,7 +236,8 @@ pub(super) struct MatchArgs {
     pub(super) templates: Vec<String>,
     #[command(flatten)]
     pub(super) typed: Typed<StillSearch>,
-    /// Also write the picture with the matches drawn into it: .png, .jpg or .bmp
+    /// Also write the picture with the matches drawn into it: .png, .jpg or .bmp; - writes it as PNG to
+    /// standard output instead of the record
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) output: Option<PathBuf>,
     #[command(flatten)]
@@ -331,7 +344,7 @@ pub(super) struct InfoArgs {
 pub(super) struct ThresholdArgs {
     /// The picture: PNG, JPEG, WebP, TIFF, GIF, BMP or PNM
     pub(super) image: PathBuf,
-    /// Black and white picture to write: .png, .jpg or .bmp
+    /// Black and white picture to write: .png, .jpg or .bmp; - writes a PNG to standard output
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(super) output: PathBuf,
     #[command(flatten)]

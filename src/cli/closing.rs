@@ -1,9 +1,10 @@
 //! The last lines of a run: what was found, and where it was written.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lockon::appearances::Appearance;
+use lockon::media::sink::{self, Numbered};
 use lockon::memory::Bytes;
 use lockon::results::{
     EventsSummary, FrameTime, Percentiles, Span, Summary, TemplateSummary, TrackSummary, TrafficSummary,
@@ -128,8 +129,13 @@ pub(super) fn describe_times(summary: &Summary, decoder: Option<&str>) -> String
 /// Lists the files that were written, with their sizes; `None` if there are none.
 pub(super) fn describe_files(summary: &Summary) -> Option<String> {
     let size = |path: &Path| path.metadata().ok().filter(std::fs::Metadata::is_file).map(|found| found.len());
-    let files = summary.files.iter().filter_map(|path| Some((text::path(path), size(path)?)));
-    let mut files: Vec<_> = files.map(|(path, bytes)| format!("{path} ({})", Bytes(bytes))).collect();
+    let describe = |path: &PathBuf| {
+        let sizes: Vec<_> = sink::written(path).iter().filter_map(|path| size(path)).collect();
+        let (count, bytes) = (sizes.len() as u64, Bytes(sizes.iter().sum()));
+        let pictures = Numbered::of(path).map(|_| counted(count, "picture", "pictures") + ", ");
+        (count > 0).then(|| format!("{} ({}{bytes})", text::path(path), pictures.unwrap_or_default()))
+    };
+    let mut files: Vec<_> = summary.files.iter().filter_map(describe).collect();
     let more = files.len().saturating_sub(MOST_FILES);
     files.truncate(MOST_FILES);
     let mut line = (!files.is_empty()).then(|| format!("written: {}", files.join(", ")))?;

@@ -101,6 +101,7 @@ pub(super) fn run(args: &RunArgs, mut videos: Vec<Named>) -> Result<Outcome> {
     videos
         .iter()
         .try_for_each(|(name, request)| run::check(request).map_err(|error| in_front(name, error)))?;
+    videos.iter().try_for_each(|(_, request)| run::check_stdout(request))?;
     fleet::check(&videos)?;
     // Of all videos at once: else each of them would fail by itself.
     let written: Vec<_> = videos.iter().flat_map(|(_, request)| request.written_paths()).collect();

@@ -3,7 +3,7 @@
 //! Standard output carries results only (records, pipeline text, completions); messages, progress and the
 //! summary go to standard error.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -130,6 +130,16 @@ fn print(text: &str) -> lockon::Result<()> {
     let mut stdout = std::io::stdout();
     let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
     written.map_err(|error| lockon::Error::of_stdout("stdout", &error))
+}
+
+/// Refuses `-o -` where standard output is a terminal, which would take the bytes for commands.
+fn no_terminal() -> lockon::Result<()> {
+    if std::io::stdout().is_terminal() {
+        let words =
+            "-o - writes to standard output, which is a terminal: use a pipe (| ffplay -) or a file (> FILE)";
+        return Err(lockon::Error::Usage(words.into()));
+    }
+    Ok(())
 }
 
 /// Prints the error that ends the program. A reader of standard output that needs no more gets no message.

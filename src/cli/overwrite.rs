@@ -12,6 +12,9 @@ use lockon::text;
 
 use super::log;
 
+/// Files that are named in a message, and asked about one by one.
+const MOST_NAMES: usize = 5;
+
 /// What is done about files that exist.
 #[derive(ClapArgs, Clone, Copy, Default)]
 pub(super) struct OverwriteArgs {
@@ -33,7 +36,15 @@ impl OverwriteArgs {
         if !asks {
             return self.allow_unasked(outputs);
         }
-        let existing = outputs.iter().filter(|path| !self.overwrite && is_lost(path));
+        let existing: Vec<_> = outputs.iter().filter(|path| !self.overwrite && is_lost(path)).collect();
+        // Numbered pictures may be thousands.
+        if existing.len() > MOST_NAMES {
+            let names = listed(&existing);
+            if !says_yes(&format!("{names} exist"))? {
+                bail!("{names} exist and were not overwritten: use another name, or -y");
+            }
+            return Ok(());
+        }
         for path in existing {
             if !may_overwrite(path)? {
                 bail!("{} exists and was not overwritten: use another name, or -y", text::path(path));
@@ -44,12 +55,11 @@ impl OverwriteArgs {
 
     /// The same where nobody is asked.
     pub(super) fn allow_unasked(self, outputs: &[PathBuf]) -> Result<()> {
-        let existing: Vec<_> =
-            outputs.iter().filter(|path| is_lost(path)).map(|path| text::path(path)).collect();
+        let existing: Vec<_> = outputs.iter().filter(|path| is_lost(path)).collect();
         if self.overwrite || existing.is_empty() {
             return Ok(());
         }
-        let (names, exist) = (existing.join(", "), if existing.len() == 1 { "exists" } else { "exist" });
+        let (names, exist) = (listed(&existing), if existing.len() == 1 { "exists" } else { "exist" });
         if self.no_overwrite {
             bail!("{names} {exist} already, and -n (--no-overwrite) keeps what exists");
         }
@@ -75,6 +85,20 @@ fn may_overwrite(path: &Path) -> Result<bool> {
     if let Ok(found) = path.metadata() {
         let _ = write!(question, " ({})", Bytes(found.len()));
     }
+    says_yes(&question)
+}
+
+/// The files by their names, as far as there is room in a line.
+fn listed(paths: &[&PathBuf]) -> String {
+    let shown = if paths.len() > MOST_NAMES { MOST_NAMES - 1 } else { paths.len() };
+    let mut names: Vec<_> = paths.iter().take(shown).map(|path| text::path(path)).collect();
+    if paths.len() > shown {
+        names.push(format!("and {} more", paths.len() - shown));
+    }
+    names.join(", ")
+}
+
+fn says_yes(question: &str) -> Result<bool> {
     log::ask(&format!("{question}. Overwrite? [y/N] "));
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;

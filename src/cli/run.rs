@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use anyhow::Result;
 
 use lockon::Error;
+use lockon::files;
 use lockon::job;
 use lockon::media::launch;
 use lockon::request::{self, Request};
@@ -14,7 +15,7 @@ use super::args::{JobFormat, RunArgs};
 use super::page::Page;
 use super::progress::Progress;
 use super::signals::Signals;
-use super::{Outcome, closing, code_of, fleet, log, pick, print, report, system, wiring};
+use super::{Outcome, closing, code_of, fleet, log, no_terminal, pick, print, report, system, wiring};
 
 pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     launch::init()?;
@@ -41,6 +42,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     let request = request.dated(SystemTime::now());
     let prepared = request.prepare()?;
     request.check_work()?;
+    check_stdout(&request)?;
     args.overwrite.allow(&request.files_at_risk())?;
     let signals = Signals::watch()?;
     let metrics = wiring::metrics(&request)?;
@@ -117,6 +119,11 @@ fn is_alone(args: &RunArgs, videos: &[(String, Request)]) -> bool {
 pub(super) fn check(request: &Request) -> lockon::Result<()> {
     request.check()?;
     request.check_work()
+}
+
+/// Refuses to write a video to a terminal.
+pub(super) fn check_stdout(request: &Request) -> lockon::Result<()> {
+    if request.output.iter().any(|path| files::is_stdout(path)) { no_terminal() } else { Ok(()) }
 }
 
 /// True if somebody sees anything of what is found.

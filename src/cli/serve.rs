@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use lockon::Error;
+use lockon::files;
 use lockon::fleet::{self, Ended, Fleet, Order, RunId};
 use lockon::job;
 use lockon::media::launch;
@@ -30,6 +31,9 @@ pub(super) fn serve(args: &ServeArgs) -> Result<Outcome> {
     launch::init()?;
     log::join_gstreamer();
     let base = Request { serve: Some(args.address.clone()), ..args.typed.options()? };
+    if base.output.iter().any(|path| files::is_stdout(path)) {
+        return Err(Error::Usage("-o - is for `lockon run`: a page opens many videos".into()).into());
+    }
     // A camera takes all options, and nobody knows yet what will be chosen.
     Request { input: Request::new("camera:/dev/video0")?.input, ..base.clone() }.check()?;
     job::load_templates(&base.template)?;

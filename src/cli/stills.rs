@@ -17,10 +17,10 @@ use lockon::results::{FrameRecord, Match, Record};
 use lockon::still::{self, Still, Warned};
 
 use super::args::{MatchArgs, ThresholdArgs};
-use super::{Outcome, explain, log, print};
+use super::{Outcome, explain, log, no_terminal, print};
 
-/// `lockon match`: one `frame` record on standard output, best match first. Ends well only if there is a
-/// match.
+/// `lockon match`: one `frame` record on standard output, best match first, or the picture in its place. Ends
+/// well only if there is a match.
 pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
     if let Some(output) = &args.output {
         let templates = args.templates.iter().map(|text| job::name_and_path(text).1);
@@ -30,7 +30,8 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
     let request = args.typed.request()?;
     let scene = load_scene(&args.scene)?;
     let templates = job::load_templates(&args.templates)?;
-    args.overwrite.allow(args.output.as_slice())?;
+    let written: Vec<_> = args.output.iter().filter(|path| !files::is_stdout(path)).cloned().collect();
+    args.overwrite.allow(&written)?;
     let started = Instant::now();
     let options = Options { depth: 1, ..request.options(&Control::new()) };
     let job = request.job(templates, &options.control)?;
@@ -44,7 +45,9 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
     record.latency_us = started.elapsed().as_micros() as u64;
     let mut line = Vec::new();
     output::write_line(&mut line, &Record::Frame(&record))?;
-    let printed = print(&String::from_utf8(line).expect("JSON is text"));
+    let gives_picture = args.output.as_deref().is_some_and(files::is_stdout);
+    let text = String::from_utf8(line).expect("JSON is text");
+    let printed = if gives_picture { Ok(()) } else { print(&text) };
     if let Some(path) = &args.output {
         save_overlay(path, &scene, &record)?;
     }
@@ -87,7 +90,9 @@ pub(super) fn threshold(args: &ThresholdArgs) -> Result<Outcome> {
     check_device(&request.kernel, request.backend, None, Some(args.method))?;
     check_output(std::slice::from_ref(&args.image), &args.output)?;
     let picture = load_scene(&args.image)?;
-    args.overwrite.allow(std::slice::from_ref(&args.output))?;
+    if !files::is_stdout(&args.output) {
+        args.overwrite.allow(std::slice::from_ref(&args.output))?;
+    }
     let standing = Standing::new(picture.luma.size()).thresholding(Some(args.method), true);
     let backend = backend::open(&Options { depth: 1, ..request.options(&Control::new()) }, &standing)?;
     let found = work(backend, picture.luma.as_ref())?;
@@ -98,6 +103,9 @@ pub(super) fn threshold(args: &ThresholdArgs) -> Result<Outcome> {
 
 /// Refuses, before any work, a picture that could not be written.
 fn check_output(inputs: &[PathBuf], output: &PathBuf) -> lockon::Result<()> {
+    if files::is_stdout(output) {
+        return no_terminal();
+    }
     still::check_extension(output)?;
     files::check_folders(std::slice::from_ref(output))?;
     files::check_distinct(inputs, std::slice::from_ref(output))?;

@@ -225,6 +225,10 @@ fn a_closed_pipe_ends_every_command_with_one_exit_code_and_no_message() {
         "-q run ball.mp4 --threshold mean:31:5 --results -",
         "-q run ball.mp4 --track 50,40,40,40@3 --events -",
         "-q run ball.mp4 --threshold mean:31:5 --results - --jobs 1",
+        "-q run ball.mp4 --threshold mean:31:5 -o -",
+        "-q run ball.mp4 --threshold mean:31:5 -o - --jobs 1",
+        "threshold ball.png --method mean:31:5 -o -",
+        "match ball.png ball.png -o -",
     ] {
         let out = unread(&place, words);
         let said = stderr(&out);

@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
+mod codec;
 mod device;
 mod geometry;
 mod part;
@@ -23,6 +24,7 @@ mod typed;
 mod view;
 mod zone;
 
+pub use codec::Codec;
 pub use device::{BackendChoice, Gpus, OnDeviceLoss};
 pub use part::{Moment, Part, TimeSpan, TrackSpec};
 pub use range::LumaRange;

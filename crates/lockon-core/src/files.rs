@@ -284,6 +284,11 @@ fn replaceable(path: &Path) -> Option<(PathBuf, std::ffi::OsString)> {
     None
 }
 
+/// True for `-`, which stands for standard output where an output is named.
+pub fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
 /// True if it is a pipe, with a name or without (`/dev/stdin`).
 pub fn is_pipe(path: &Path) -> bool {
     #[cfg(unix)]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{Cursor, Read};
+use std::io::{Cursor, Read, Write};
 use std::path::Path;
 
 use image::codecs::{gif::GifDecoder, png::PngDecoder, webp::WebPDecoder};
@@ -572,10 +572,11 @@ pub fn check_extension(path: &Path) -> Result<()> {
     }
 }
 
-/// Writes a plane as a grey picture, in the format of the file's extension.
+/// Writes a plane as a grey picture, in the format of the file's extension; `-` is a PNG on standard output.
 ///
 /// # Errors
-/// `PictureNotWritten` if the extension is unknown, `File` if the file cannot be written.
+/// `PictureNotWritten` if the extension is unknown, `File` if the file cannot be written, `ReaderGone` or
+/// `Output` if standard output cannot.
 pub fn save(path: &Path, plane: PlaneRef<'_>) -> Result<()> {
     encode(path, plane.to_plane().data(), plane.size(), image::ExtendedColorType::L8)
 }
@@ -584,7 +585,9 @@ pub fn save(path: &Path, plane: PlaneRef<'_>) -> Result<()> {
 /// the one before.
 fn encode(path: &Path, pixels: &[u8], size: Size, colours: image::ExtendedColorType) -> Result<()> {
     let unwritable = |cause| Error::PictureNotWritten { path: path.to_owned(), cause };
-    let format = image::ImageFormat::from_path(path).map_err(unwritable)?;
+    let is_stdout = files::is_stdout(path);
+    let format = if is_stdout { Ok(ImageFormat::Png) } else { ImageFormat::from_path(path) };
+    let format = format.map_err(unwritable)?;
     let mut bytes = Cursor::new(Vec::new());
     image::write_buffer_with_format(
         &mut bytes,
@@ -595,6 +598,11 @@ fn encode(path: &Path, pixels: &[u8], size: Size, colours: image::ExtendedColorT
         format,
     )
     .map_err(unwritable)?;
+    if is_stdout {
+        let mut stdout = std::io::stdout();
+        let written = stdout.write_all(bytes.get_ref()).and_then(|()| stdout.flush());
+        return written.map_err(|error| Error::of_stdout("-", &error));
+    }
     files::replace(path, bytes.get_ref()).map_err(Error::file("write", path))
 }
 

@@ -8,7 +8,9 @@ use sha2::{Digest, Sha256};
 
 use super::split::{self, Segment};
 use lockon_core::error::{Error, Result};
+use lockon_core::files;
 use lockon_core::output::is_dated;
+use lockon_gst::sink::Numbered;
 use lockon_gst::source::Input;
 use lockon_run::fleet;
 use lockon_run::job::NamedTemplate;
@@ -184,6 +186,9 @@ fn check(request: &Request) -> Result<()> {
             "--append, --rotate, {date} and {time} are for a run: the farm has to know the names of all files before",
         );
     }
+    if request.output.iter().any(|path| Numbered::of(path).is_some()) {
+        return usage("numbered pictures are for a run: the farm has to know the names of all files before");
+    }
     if request.cut.is_some() {
         return usage("--cut is for a run: the farm has to know the names of all files before");
     }
@@ -191,6 +196,7 @@ fn check(request: &Request) -> Result<()> {
         return usage("a worker shows nothing: say where results go, by --results, -o or --report");
     }
     if matches!(request.parsed_input()?, Input::Stdin)
+        || request.output.iter().any(|to| files::is_stdout(to))
         || request.results.iter().any(|to| to == "-")
         || request.events.iter().any(|to| to.as_str() == "-")
     {
@@ -522,6 +528,9 @@ mod tests {
         assert!(said(|request| request.serve = Some("1".parse().unwrap()), TERMS).contains("nobody steers"));
         assert!(said(|request| request.results.clear(), TERMS).contains("say where results go"));
         assert!(said(|request| request.results.push("-".into()), TERMS).contains("name files"));
+        assert!(said(|request| request.output.push("-".into()), TERMS).contains("name files"));
+        let numbered = |request: &mut Request| request.output.push("masks/%06d.png".into());
+        assert!(said(numbered, TERMS).contains("numbered pictures are for a run"));
         assert!(
             said(|request| request.metrics = Some("1".parse().unwrap()), TERMS).contains("worker --metrics")
         );

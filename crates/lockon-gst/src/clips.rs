@@ -21,9 +21,9 @@ use std::time::SystemTime;
 use crossbeam_channel::Sender;
 
 use crate::copying;
-use crate::sink::VideoSink;
+use crate::sink::{Container, VideoSink};
 use lockon_core::appearances::{Appearance, Appearances};
-use lockon_core::config::{TimeSpan, View};
+use lockon_core::config::{Codec, TimeSpan, View};
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
 use lockon_core::frame::{Frame, Picture, Plane, PlaneRef, USUAL_INTERVAL_NS, VideoFormat};
@@ -71,7 +71,8 @@ pub fn check(pattern: &str) -> Result<()> {
     if pattern.contains("{name}") && !file.contains("{name}") {
         return bad("{name} must stand in the file's name, not in a folder's name");
     }
-    crate::sink::file_launch(Path::new(pattern)).map(|_| ())
+    Container::of(Path::new(pattern))?;
+    crate::sink::file_launch(Path::new(pattern), Codec::Auto).map(|_| ())
 }
 
 /// The files there that have names of such clips.

@@ -176,7 +176,7 @@ const PACKAGES: &[(&str, &str)] = &[
         "gstreamer1.0-plugins-good",
         "aacparse autoaudiosink autovideosink avidemux avimux deinterlace flvdemux flvmux imagefreeze \
          jpegdec jpegenc lamemp3enc matroskademux matroskamux mp4mux mpegaudioparse mpg123audiodec \
-         multifilesrc pngdec pngenc pulsesink qtdemux qtmux rtph264depay rtph264pay rtph265depay \
+         multifilesink multifilesrc pngdec pngenc pulsesink qtdemux qtmux rtph264depay rtph264pay rtph265depay \
          rtpjitterbuffer rtspsrc souphttpsrc taginject udpsink udpsrc v4l2src v4l2sink videobox videocrop \
          videoflip vp8dec vp8enc vp9dec vp9enc wavenc webmmux y4menc",
     ),

@@ -26,7 +26,7 @@ use lockon_core::text;
 use lockon_gst::clips::{self, Clips};
 use lockon_gst::cuda::Surfaces;
 use lockon_gst::launch;
-use lockon_gst::sink::{Shown, VideoSink};
+use lockon_gst::sink::{Numbered, Shown, VideoSink};
 use lockon_gst::source::{Input, SourceSpec, VideoSource};
 use lockon_gst::window;
 
@@ -249,6 +249,7 @@ impl Run {
     pub fn can_jump(&self) -> bool {
         let Self { request, .. } = self;
         let is_seen_alone = request.output_files().is_empty()
+            && request.output.is_empty()
             && request.results.is_empty()
             && request.cut.is_none()
             && request.sink.is_empty()
@@ -419,7 +420,7 @@ fn none_in(part: Part, last: FrameMeta) -> String {
 fn await_readers(request: &Request, control: &Control) -> Result<Option<Vec<File>>> {
     let texts = request.results.iter().chain(&request.report).map(Path::new);
     let named = texts.chain(request.output.iter().map(PathBuf::as_path));
-    let named = named.filter(|path| files::is_pipe(path));
+    let named = named.filter(|path| files::is_pipe(path) && !files::is_stdout(path));
     named.map(|path| files::open_pipe(path, files::End::Writing, control)).collect::<Result<Option<_>, _>>()
 }
 
@@ -433,9 +434,12 @@ fn file_sinks(request: &Request, spec: &SourceSpec) -> Result<Vec<Box<dyn Sink>>
     if let Some(path) = &request.report {
         sinks.push(report::open(path)?);
     }
-    let sound = if request.output.is_empty() { None } else { sound_of(request, spec) };
+    // Pictures have no sound.
+    let has_video = request.output.iter().any(|path| Numbered::of(path).is_none());
+    let sound = if has_video { sound_of(request, spec) } else { None };
     for path in &request.output {
-        let sink = of_part(request, VideoSink::file(path, request.shown_view(), sound.clone())?);
+        let sink = VideoSink::output(path, request.codec, request.shown_view(), sound.clone())?;
+        let sink = of_part(request, sink);
         let sink = sink.hiding(request.hiding());
         sinks.push(Box::new(match request.follow {
             Some(shot) => sink.following(Crop::new(shot, request.follow_zoom)),

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use super::numbered::{EXTENSION, Numbered};
 use crate::launch::Launch;
+use lockon_core::config::Codec;
 use lockon_core::error::{Error, Result};
 use lockon_core::files;
 
@@ -11,6 +13,7 @@ use lockon_core::files;
 pub(super) const MP4_TIMESCALE: u32 = 360_000;
 
 /// One kind of file that we write.
+#[expect(clippy::struct_excessive_bools, reason = "one for each property")]
 pub(crate) struct Container {
     pub(crate) extension: &'static str,
     launch: &'static str,
@@ -22,6 +25,8 @@ pub(crate) struct Container {
     pub(super) is_constant_rate: bool,
     /// Its head is written last, by seeking back. A pipe cannot seek.
     has_index_in_front: bool,
+    /// It keeps every sample, so masks go into it as grey pictures of 0 and 255.
+    pub(super) is_lossless: bool,
 }
 
 pub(super) const CONTAINERS: [Container; 4] = [
@@ -32,6 +37,7 @@ pub(super) const CONTAINERS: [Container; 4] = [
         needs_even_size: true,
         is_constant_rate: false,
         has_index_in_front: true,
+        is_lossless: false,
     },
     Container {
         extension: "mkv",
@@ -40,6 +46,7 @@ pub(super) const CONTAINERS: [Container; 4] = [
         needs_even_size: true,
         is_constant_rate: false,
         has_index_in_front: false,
+        is_lossless: false,
     },
     Container {
         extension: "avi",
@@ -48,6 +55,7 @@ pub(super) const CONTAINERS: [Container; 4] = [
         needs_even_size: true,
         is_constant_rate: true,
         has_index_in_front: true,
+        is_lossless: false,
     },
     Container {
         extension: "webm",
@@ -56,10 +64,64 @@ pub(super) const CONTAINERS: [Container; 4] = [
         needs_even_size: false,
         is_constant_rate: false,
         has_index_in_front: false,
+        is_lossless: false,
     },
 ];
 
+/// FFV1 in Matroska, which [`Codec::Ffv1`] asks for.
+static FFV1: Container = Container {
+    extension: "mkv",
+    launch: include_str!("../../../../pipelines/ffv1.launch"),
+    muxer: "matroskamux",
+    needs_even_size: false,
+    is_constant_rate: false,
+    has_index_in_front: false,
+    is_lossless: true,
+};
+
+/// A picture for each frame.
+static PICTURES: Container = Container {
+    extension: EXTENSION,
+    launch: include_str!("../../../../pipelines/png.launch"),
+    muxer: "",
+    needs_even_size: false,
+    is_constant_rate: false,
+    has_index_in_front: false,
+    is_lossless: true,
+};
+
+/// The end of a pipeline that writes a file, and the one that takes its place for standard output.
+const TO_FILE: &str = "filesink name=file buffer-mode=unbuffered";
+const TO_STDOUT: &str = "fdsink name=file fd=1";
+
 impl Container {
+    /// The kind of an output: by its extension, and by what is asked for.
+    pub(super) fn of_output(path: &Path, codec: Codec) -> Result<&'static Self> {
+        let wrong = |expected: &str| Err(Error::value("output", &path.to_string_lossy(), expected));
+        let has = |wanted: &str| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(wanted));
+        let is_stdout = files::is_stdout(path);
+        if has(EXTENSION) {
+            return match Numbered::of(path) {
+                None => {
+                    wrong("its name needs a number, as in mask-%06d.png: a picture is written for each frame")
+                }
+                Some(_) => Ok(&PICTURES),
+            };
+        }
+        match codec {
+            Codec::Ffv1 if is_stdout || has(FFV1.extension) => Ok(&FFV1),
+            Codec::Ffv1 => wrong("--codec ffv1 needs an .mkv"),
+            Codec::Auto if is_stdout => Self::of(Path::new("-.mkv")),
+            Codec::Auto => Self::of(path),
+        }
+    }
+
+    /// The codec that was asked for.
+    pub(super) fn codec(&self) -> Codec {
+        if self.is_lossless && self.extension == FFV1.extension { Codec::Ffv1 } else { Codec::Auto }
+    }
+
+    /// The kind of a video file, by its extension.
     pub(crate) fn of(path: &Path) -> Result<&'static Self> {
         let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
         CONTAINERS.iter().find(|c| extension == c.extension).ok_or_else(|| {
@@ -67,26 +129,43 @@ impl Container {
             Error::value(
                 "output",
                 &path.to_string_lossy(),
-                format!("its name must end in {}, which selects the container", known.join(", ")),
+                format!(
+                    "its name must end in {}, which selects the container, or be numbered, as in %06d.png",
+                    known.join(", ")
+                ),
             )
         })
     }
 }
 
-/// The pipeline that writes `path`, without opening anything.
+/// The pipeline that writes `path`, without opening anything; `-` is standard output.
 ///
 /// # Errors
-/// `Value` for an extension that we do not write, or one that cannot go through the pipe that is there.
-pub fn file_launch(path: &Path) -> Result<Launch> {
-    let container = Container::of(path)?;
+/// `Value` for an extension that we do not write, or not with that codec, or one that cannot go through the
+/// pipe that is there.
+pub fn file_launch(path: &Path, codec: Codec) -> Result<Launch> {
+    let container = Container::of_output(path, codec)?;
+    let name = || if container.is_lossless { "ffv1" } else { container.extension };
+    if files::is_stdout(path) {
+        let mut launch =
+            Launch::new(format!("{}.launch", name()), &container.launch.replace(TO_FILE, TO_STDOUT));
+        // Also where standard output is a file: the shell may have written to it before, and append to it.
+        launch.set("mux", "streamable", true);
+        return Ok(launch);
+    }
     if container.has_index_in_front && files::is_pipe(path) {
         let expected = format!("an .{} cannot go through a pipe, an .mkv can", container.extension);
         return Err(Error::value("output", &path.to_string_lossy(), expected));
     }
-    let name = format!("{}.launch", container.extension);
-    let mut launch = Launch::new(name, container.launch);
+    let numbered = Numbered::of(path);
+    let name = if numbered.is_some() { EXTENSION } else { name() };
+    let mut launch = Launch::new(format!("{name}.launch"), container.launch);
     // Another name would be another file.
-    let location = path.to_str().ok_or_else(|| {
+    let location = match &numbered {
+        Some(numbered) => numbered.location(),
+        None => path.to_str().map(str::to_owned),
+    };
+    let location = location.ok_or_else(|| {
         Error::value("-o", &path.to_string_lossy(), "the name of a video that is written has to be UTF-8")
     })?;
     launch.set("file", "location", location);

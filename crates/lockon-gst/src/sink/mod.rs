@@ -11,7 +11,8 @@
 //! is full is noticed and closed. A pipeline that does not stop in time, because the system holds up one of
 //! its threads, is abandoned.
 //!
-//! File by file: `containers`, `screen` and `appsrc` have the pipelines and what must be true of them.
+//! File by file: `containers`, `screen` and `appsrc` have the pipelines and what must be true of them,
+//! `numbered` the names of pictures.
 //! `playing` starts one, hands frames to it and ends it; `worker` draws them with `painter`, at the times of
 //! `timeline`; `progress` tells whether it still moves, `shown` how it keeps up.
 
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use gst::prelude::*;
 
 use crate::launch::{self, Launch};
-use lockon_core::config::{View, Zone, Zones};
+use lockon_core::config::{Codec, View, Zone, Zones};
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
 use lockon_core::files;
@@ -42,6 +43,7 @@ use worker::DrawJob;
 
 pub use appsrc::user_launch;
 pub use containers::file_launch;
+pub use numbered::{Numbered, written};
 pub use painter::draw_in_place;
 pub use screen::display_launch;
 pub use shown::Shown;
@@ -54,6 +56,7 @@ pub(crate) use timeline::Timestamps;
 
 mod appsrc;
 mod containers;
+mod numbered;
 mod painter;
 mod playing;
 mod progress;
@@ -69,8 +72,11 @@ const LOG: &str = module_path!();
 
 /// Where the pipeline leads.
 enum Destination {
+    /// A file, pictures with numbered names, or standard output.
     File {
         path: PathBuf,
+        /// The names of pictures, of which each frame becomes one.
+        numbered: Option<Numbered>,
         container: &'static Container,
         sound: Option<PathBuf>,
         /// Nothing was there before, so that an empty file is ours to remove.
@@ -125,14 +131,39 @@ impl VideoSink {
     /// `Value` for another extension, `File` if the file could not be written there,
     /// `MissingElement` without the encoder.
     pub fn file(path: &Path, view: View, sound: Option<PathBuf>) -> Result<Self> {
-        let container = Container::of(path)?;
-        let launch = file_launch(path)?;
+        Self::output(path, Codec::Auto, view, sound)
+    }
+
+    /// Writes `path` as [`Self::file`] does, or with another codec. `-` is standard output, which gets
+    /// Matroska that can be played while it is written. A name as `%06d.png` gets a picture for each frame,
+    /// with the frame's number. Codecs that lose nothing get masks exactly: as grey pictures of 0 and 255.
+    ///
+    /// # Errors
+    /// As [`Self::file`].
+    pub fn output(path: &Path, codec: Codec, view: View, sound: Option<PathBuf>) -> Result<Self> {
+        let container = Container::of_output(path, codec)?;
+        let launch = file_launch(path, codec)?;
         let pipeline = launch.build()?;
-        // Once more, as the bytes that it is: text holds no name that is not UTF-8.
-        launch.element(&pipeline, "file")?.set_property("location", path);
+        let (numbered, is_stdout) = (Numbered::of(path), files::is_stdout(path));
+        let is_new = match &numbered {
+            _ if is_stdout => false,
+            // It stands for all.
+            Some(numbered) => files::check_writable(&numbered.picture(0)).map(|_| false)?,
+            None => {
+                // Once more, as the bytes that it is: text holds no name that is not UTF-8.
+                launch.element(&pipeline, "file")?.set_property("location", path);
+                files::check_writable(path)?
+            }
+        };
         let ready = Some(launch::Running::new(pipeline));
-        let is_new = files::check_writable(path)?;
-        let target = Destination::File { path: path.to_owned(), container, sound, is_new, parts: Vec::new() };
+        let target = Destination::File {
+            path: path.to_owned(),
+            numbered,
+            container,
+            sound,
+            is_new,
+            parts: Vec::new(),
+        };
         let name = path.display().to_string();
         let (is_live, from_zero, playing, shown, control) = (false, false, None, Arc::default(), None);
         let (shows, run) = (Shows::default(), Control::new());
@@ -273,9 +304,9 @@ impl VideoSink {
     /// As [`Sink::deliver`], with the parts that are `hidden` in the frame.
     pub(crate) fn deliver_hiding(&mut self, delivery: &Delivery<'_>, hidden: Vec<Hidden>) -> Result<()> {
         let format = &delivery.frame.format;
-        let is_file = matches!(self.target, Destination::File { .. });
-        if is_file && self.playing.as_ref().is_some_and(|playing| !playing.holds(format)) {
-            self.begin_next_part(format).map_err(|error| named(&self.name, error))?;
+        let is_video = matches!(self.target, Destination::File { numbered: None, .. });
+        if is_video && self.playing.as_ref().is_some_and(|playing| !playing.holds(format)) {
+            self.begin_next_part(format).map_err(|error| self.named(error))?;
         }
         if self.zones.fit(format.size) {
             self.drawn_zones = self.zones.now().into();
@@ -294,12 +325,19 @@ impl VideoSink {
         {
             playing.let_others_finish();
         }
-        handed_over.map_err(|error| named(&self.name, error))
+        handed_over.map_err(|error| self.named(error))
     }
 
     /// Completes the file and begins another, since a file is of one size and format.
     fn begin_next_part(&mut self, format: &VideoFormat) -> Result<()> {
-        let Destination::File { path, sound, parts, .. } = &mut self.target else { return Ok(()) };
+        let Destination::File { path, container, sound, parts, .. } = &mut self.target else { return Ok(()) };
+        if files::is_stdout(path) {
+            return Err(fault(format!(
+                "standard output holds one kind of frame, and the video is {} {} from here on",
+                format.size, format.pixels.name
+            )));
+        }
+        let codec = container.codec();
         let mut had_sound = false;
         if let Some(mut playing) = self.playing.take() {
             had_sound = playing.has_sound();
@@ -313,7 +351,7 @@ impl VideoSink {
             tracing::warn!(target: LOG, "{next_shown}: the sound ends with the first part");
         }
         parts.push(next.clone());
-        self.launch = file_launch(&next)?;
+        self.launch = file_launch(&next, codec)?;
         let pipeline = self.launch.build()?;
         self.launch.element(&pipeline, "file")?.set_property("location", &next);
         self.playing = Some(Playing::start(self, launch::Running::new(pipeline), format)?);
@@ -340,7 +378,7 @@ impl Sink for VideoSink {
             Some(pipeline) => pipeline,
             None => launch::Running::new(self.launch.build()?),
         };
-        let playing = Playing::start(self, pipeline, format).map_err(|error| named(&self.name, error))?;
+        let playing = Playing::start(self, pipeline, format).map_err(|error| self.named(error))?;
         self.playing = Some(playing);
         Ok(())
     }
@@ -377,8 +415,10 @@ impl Sink for VideoSink {
 
     fn files(&self) -> Vec<PathBuf> {
         match &self.target {
-            Destination::File { path, parts, .. } => [path].into_iter().chain(parts).cloned().collect(),
-            Destination::Display { .. } | Destination::User => Vec::new(),
+            Destination::File { path, parts, .. } if !files::is_stdout(path) => {
+                [path].into_iter().chain(parts).cloned().collect()
+            }
+            Destination::File { .. } | Destination::Display { .. } | Destination::User => Vec::new(),
         }
     }
 
@@ -387,7 +427,7 @@ impl Sink for VideoSink {
     fn finish(&mut self, _summary: &Summary) -> Result<()> {
         self.ready = None;
         let Some(mut playing) = self.playing.take() else { return Ok(()) };
-        let is_empty = playing.delivered == 0;
+        let (delivered, is_empty) = (playing.delivered, playing.delivered == 0);
         let finished = if is_empty { Ok(()) } else { playing.drain() };
         if finished.is_err() {
             playing.let_others_finish();
@@ -399,8 +439,41 @@ impl Sink for VideoSink {
         {
             std::fs::remove_file(path).map_err(Error::file("remove", path))?;
         }
-        finished.map_err(|error| named(&self.name, error))
+        if let Destination::File { numbered: Some(numbered), .. } = &self.target
+            && finished.is_ok()
+        {
+            let existing = numbered.existing().len() as u64;
+            if let Some(others) = existing.checked_sub(delivered).filter(|others| *others > 0) {
+                let name = &self.name;
+                tracing::warn!(target: LOG, "{name}: {others} of {existing} pictures are not of this run");
+            }
+        }
+        finished.map_err(|error| self.named(error))
     }
+}
+
+impl VideoSink {
+    /// As [`named`]; a reader of standard output that needs no more is no failure of ours.
+    fn named(&self, error: Error) -> Error {
+        let is_stdout = matches!(&self.target, Destination::File { path, .. } if files::is_stdout(path));
+        if is_stdout && is_closed_pipe(&error.to_string()) {
+            return Error::ReaderGone { name: STDOUT };
+        }
+        named(&self.name, error)
+    }
+}
+
+/// The name of standard output among outputs.
+const STDOUT: &str = "-";
+
+/// The system's number for a pipe that nobody reads, the same on every Unix.
+const EPIPE: i32 = 32;
+
+/// True if the error of `fdsink` after a failed write has the system's words for a closed pipe, in whatever
+/// language: its errors have no number for that.
+fn is_closed_pipe(error: &str) -> bool {
+    let said = std::io::Error::from_raw_os_error(EPIPE).to_string();
+    said.split(" (os error").next().is_some_and(|words| error.contains(words))
 }
 
 /// Says which output failed, unless the error is about the installation or about what was typed.

@@ -19,6 +19,8 @@ pub(super) struct Shows {
     pub(super) crop: Option<Crop>,
     /// No results are drawn.
     pub(super) is_plain: bool,
+    /// Pictures are grey at full range, whatever the frames are: what a mask is.
+    pub(super) is_grey: bool,
 }
 
 /// Copies frames into writable buffers and draws on them.
@@ -26,7 +28,7 @@ pub(crate) struct Painter {
     pool: gst_video::VideoBufferPool,
     /// The format of the buffers.
     pub(crate) info: gst_video::VideoInfo,
-    /// The pixel format of the buffers: colour, even for grey frames.
+    /// The pixel format of the buffers: colour, even for grey frames, unless only masks are shown.
     pixels: PixelFormat,
     /// The format of the frames; a buffer may be one column and one row larger.
     format: VideoFormat,
@@ -38,6 +40,8 @@ pub(crate) struct Painter {
     crop: Option<Crop>,
     /// Results are drawn into the frames.
     draws_results: bool,
+    /// As in [`Shows`].
+    is_grey: bool,
     trails: Trails,
     drawing: Drawing,
 }
@@ -66,11 +70,18 @@ impl Painter {
         shows: &Shows,
         shown: Size,
     ) -> Result<Self, gst::glib::BoolError> {
-        let Shows { crop, is_plain } = shows.clone();
-        let is_grey = format.pixels.chroma == Chroma::None;
-        let pixels =
-            if is_grey { PixelFormat::from_name("I420").unwrap_or(format.pixels) } else { format.pixels };
-        let info = video_info(format, shown, pixels, even, is_grey)?;
+        let Shows { crop, is_plain, is_grey } = shows.clone();
+        let pixels = match format.pixels.chroma {
+            _ if is_grey => PixelFormat::GRAY8,
+            Chroma::None => PixelFormat::from_name("I420").unwrap_or(format.pixels),
+            _ => format.pixels,
+        };
+        // Grey pictures are full range unless they say otherwise; colour without a word has GStreamer's
+        // default for its size.
+        let said = format.colorimetry.as_deref().filter(|_| !is_grey);
+        let has_no_colour = is_grey || format.pixels.chroma == Chroma::None;
+        let colours = said.or(has_no_colour.then_some("1:4:0:0"));
+        let info = video_info(format, shown, pixels, even, colours)?;
         let pool = gst_video::VideoBufferPool::new();
         let mut config = pool.config();
         // No upper limit: an encoder that looks ahead keeps as many as it needs, and from then on buffers
@@ -90,6 +101,7 @@ impl Painter {
             view,
             crop,
             draws_results: !is_plain,
+            is_grey,
             trails,
             drawing,
         })
@@ -102,8 +114,8 @@ impl Painter {
 
     /// Returns a painter that draws the same on frames of another format.
     pub(super) fn adapted(&self, format: &VideoFormat) -> Result<Self, gst::glib::BoolError> {
-        let (crop, is_plain) = (self.crop.clone(), !self.draws_results);
-        Self::with(format, self.view, self.even, &Shows { crop, is_plain })
+        let (crop, is_plain, is_grey) = (self.crop.clone(), !self.draws_results, self.is_grey);
+        Self::with(format, self.view, self.even, &Shows { crop, is_plain, is_grey })
     }
 
     /// A buffer with the frame, its results and the zones, due at `times`; parts of the frame are `hidden`.
@@ -329,20 +341,16 @@ fn extend_edges(data: &mut [u8], stride: usize, inner: Size, outer: Size, sample
     }
 }
 
-/// The format of buffers of that size: with the frames' rate, pixel aspect and colours; grey frames get a
-/// format with colour.
+/// The format of buffers of that size, with the frames' rate and pixel aspect.
 fn video_info(
     format: &VideoFormat,
     size: Size,
     pixels: PixelFormat,
     even: bool,
-    is_grey: bool,
+    colours: Option<&str>,
 ) -> Result<gst_video::VideoInfo, gst::glib::BoolError> {
     let round = |length: usize| if even { length.next_multiple_of(2) } else { length } as u32;
     let fraction = |(n, d): (i32, i32)| gst::Fraction::new(n, d.max(1));
-    // Grey pictures are full range unless they say otherwise; colour without a word has GStreamer's default
-    // for its size.
-    let colours = format.colorimetry.as_deref().or(is_grey.then_some("1:4:0:0"));
     let colours = colours.and_then(|text| text.parse::<gst_video::VideoColorimetry>().ok());
     let kind = pixels.name.parse::<gst_video::VideoFormat>()?;
     gst_video::VideoInfo::builder(kind, round(size.width), round(size.height))

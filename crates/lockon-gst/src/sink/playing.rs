@@ -10,7 +10,8 @@ use gst::prelude::*;
 
 use super::appsrc::{count_drops, prepare};
 use super::containers::MP4_TIMESCALE;
-use super::painter::Painter;
+use super::numbered::Numbers;
+use super::painter::{Painter, Shows};
 use super::progress::{Patience, PipelineProgress};
 use super::screen::{NO_WINDOW, REMEDY};
 use super::timeline::Timeline;
@@ -19,6 +20,7 @@ use super::{Destination, LOG, Shown, VideoSink, fault};
 use crate::launch::{self, Milestone, News};
 use crate::sound::{self, Gate};
 use crate::window::{self, Steering};
+use lockon_core::config::View;
 use lockon_core::control::{Control, Turnstile};
 use lockon_core::error::Result;
 use lockon_core::frame::VideoFormat;
@@ -91,8 +93,10 @@ impl Playing {
             ));
         }
         let needs_even_size = container.is_some_and(|c| c.needs_even_size);
-        let painter = Painter::with(format, sink.view, needs_even_size, &sink.shows)
-            .map_err(|e| fault(e.to_string()))?;
+        let is_grey = container.is_some_and(|c| c.is_lossless) && sink.view == View::Mask;
+        let shows = Shows { is_grey, ..sink.shows.clone() };
+        let painter =
+            Painter::with(format, sink.view, needs_even_size, &shows).map_err(|e| fault(e.to_string()))?;
         let pipeline = running.pipeline();
         let appsrc = sink.launch.element(pipeline, "results")?.downcast::<gst_app::AppSrc>();
         let appsrc = appsrc.map_err(|_| sink.launch.fault("`results` is not an appsrc"))?;
@@ -122,6 +126,12 @@ impl Playing {
         {
             pad.set_property("trak-timescale", MP4_TIMESCALE);
         }
+        let numbers = match &sink.target {
+            Destination::File { numbered: Some(_), .. } => {
+                Some(Numbers::attach(&sink.launch.element(pipeline, "file")?))
+            }
+            _ => None,
+        };
         let gate = match (container, input) {
             (Some(container), Some(input)) => {
                 sound::attach(&running, container.extension, input, sink.from_zero)?
@@ -149,6 +159,7 @@ impl Playing {
             appsrc,
             painter,
             times,
+            numbers,
             gate: gate.clone(),
             progress: progress.clone(),
             shown: sink.shown.clone(),

@@ -460,7 +460,7 @@ fn unknown_extension_is_refused() {
         let error = VideoSink::file(Path::new(name), View::Overlay, None).err().unwrap();
         assert!(error.is_usage() && error.to_string().contains(".mp4, .mkv, .avi, .webm"), "{error}");
     }
-    assert!(file_launch(Path::new("OUT.MP4")).is_ok());
+    assert!(file_launch(Path::new("OUT.MP4"), Codec::Auto).is_ok());
 }
 
 #[test]
@@ -1020,7 +1020,7 @@ fn printed_pipelines_run_with_a_test_picture_in_place_of_ours() {
     let folder = tempfile::tempdir().unwrap();
     for Container { extension, .. } in CONTAINERS {
         let path = folder.path().join("out").with_extension(extension);
-        let line = file_launch(&path).unwrap().to_string();
+        let line = file_launch(&path, Codec::Auto).unwrap().to_string();
         let source = "videotestsrc num-buffers=5 ! video/x-raw,width=64,height=48";
         let line = line.replacen("appsrc name=results", source, 1);
         let output = Command::new("sh").arg("-c").arg(format!("gst-launch-1.0 -q {line}")).output().unwrap();

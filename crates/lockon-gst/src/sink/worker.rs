@@ -7,6 +7,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 use gst::prelude::*;
 
 use super::Shown;
+use super::numbered::Numbers;
 use super::painter::Painter;
 use super::progress::PipelineProgress;
 use super::timeline::{Timeline, Timestamps};
@@ -35,6 +36,8 @@ pub(super) struct Worker {
     pub(super) appsrc: gst_app::AppSrc,
     pub(super) painter: Painter,
     pub(super) times: Timeline,
+    /// Where frames become pictures that have their numbers.
+    pub(super) numbers: Option<Numbers>,
     pub(super) gate: Option<Arc<Gate>>,
     pub(super) progress: Arc<PipelineProgress>,
     pub(super) shown: Arc<Shown>,
@@ -84,6 +87,9 @@ impl Worker {
             };
             if let Some(gate) = &self.gate {
                 gate.video_reached(self.times.origin.unwrap_or(0), times.pts + times.duration);
+            }
+            if let Some(numbers) = &self.numbers {
+                numbers.push(meta.index);
             }
             let pushed = if let Some(steering) = self.steering.clone() {
                 self.last = Some(Last { meta, painted: buffer, dragged: None });

@@ -52,6 +52,7 @@ pub use decoder::Decoder;
 pub(crate) use decoder::keep_to_file;
 pub(crate) use decoder::nvidia_codecs;
 pub use image_sequence::Pictures;
+pub(crate) use image_sequence::{NumberedName, number_of};
 pub use info::{SourceInfo, StreamInfo, StreamKind};
 pub use input::Input;
 pub use login::Login;

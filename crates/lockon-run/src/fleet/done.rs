@@ -10,6 +10,7 @@ use crate::job;
 use crate::request::Request;
 use lockon_core::error::{Error, Result};
 use lockon_core::output::Format;
+use lockon_gst::sink;
 
 /// How far a run has come that may have been done before.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,14 +58,16 @@ pub fn completion(request: &Request) -> Result<Completion> {
     }
     let is_complete = last["type"] == "summary" && last["interrupted"] == false && last["error"].is_null();
     let (outputs, written) = (request.output_files(), &first["command"]["outputs"]);
-    if is_complete && outputs.iter().all(|path| path.exists()) {
+    let is_there = |path: &PathBuf| sink::written(path).first().is_some_and(|path| path.exists());
+    if is_complete && outputs.iter().all(is_there) {
         return Ok(Completion::Done);
     }
     let has_written = |path: &PathBuf| {
         let is_named = |name: &Value| name.as_str().is_some_and(|name| Path::new(name) == path);
         path == lines || written.as_array().is_some_and(|names| names.iter().any(is_named))
     };
-    Ok(Completion::Part(outputs.into_iter().filter(has_written).collect()))
+    let files = outputs.into_iter().filter(has_written).flat_map(|path| sink::written(&path));
+    Ok(Completion::Part(files.collect()))
 }
 
 /// The first record of a file and the last one, if that has its line break; null where there is none.

@@ -54,6 +54,10 @@ pub fn check(runs: &[(String, Request)]) -> Result<()> {
     if runs.iter().filter(|(_, request)| request.results.iter().any(|path| path == "-")).count() > 1 {
         return usage("--results - is for one video: use --results '{stem}.jsonl'".into());
     }
+    if runs.iter().filter(|(_, request)| request.output.iter().any(|path| files::is_stdout(path))).count() > 1
+    {
+        return usage("-o - is for one video: use -o '{stem}.mkv'".into());
+    }
     if let Some((other, _)) = runs.iter().find(|(_, request)| request.metrics != one.metrics) {
         return usage(format!("--metrics of {first} and {other} are not the same: one address serves all"));
     }

@@ -14,7 +14,7 @@ use lockon_gst;
 use lockon_gst::clips;
 use lockon_gst::cuda::Surfaces;
 use lockon_gst::launch::Launch;
-use lockon_gst::sink::{self, VideoSink};
+use lockon_gst::sink::{self, Numbered, VideoSink};
 use lockon_gst::source::{CameraMode, DEFAULT_JITTER_MS, Decoder, Input, SourceSpec};
 
 impl Request {
@@ -37,12 +37,15 @@ impl Request {
             report::check_name(path)?;
         }
         for path in &self.output {
-            sink::file_launch(path)?;
+            sink::file_launch(path, self.codec)?;
         }
         for text in &self.sink {
             VideoSink::user(text, self.shown_view(), false)?;
         }
-        files::check_distinct(&self.input_files(&spec.input), &self.output_files())?;
+        let inputs = self.input_files(&spec.input);
+        files::check_distinct(&inputs, &self.output_files())?;
+        self.check_numbered(&inputs)?;
+        self.check_stdout()?;
         self.check_part()?;
         self.check_names()?;
         self.results.iter().try_for_each(|path| output::check_rolling(path, self.rolling()))?;
@@ -161,6 +164,29 @@ impl Request {
         Ok(())
     }
 
+    /// Refuses numbered pictures that would replace pictures that are read.
+    fn check_numbered(&self, inputs: &[PathBuf]) -> Result<()> {
+        for numbered in self.output.iter().filter_map(|path| Numbered::of(path)) {
+            if let Some(input) = inputs.iter().find(|input| numbered.has(input)) {
+                return Err(Error::Usage(format!("{} is both input and output", text::path(input))));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses several outputs that would all be written to standard output.
+    fn check_stdout(&self) -> Result<()> {
+        let outputs = self.output.iter().filter(|path| files::is_stdout(path)).map(|_| "-o -");
+        let results = self.results.iter().filter(|path| *path == "-").map(|_| "--results -");
+        let events = self.events.iter().filter(|to| to.as_str() == "-").map(|_| "--events -");
+        let all: Vec<_> = outputs.chain(results).chain(events).collect();
+        if all.len() > 1 && all.contains(&"-o -") {
+            let all = all.join(" and ");
+            return Err(Error::Usage(format!("{all}: a video has standard output to itself")));
+        }
+        Ok(())
+    }
+
     /// Refuses names that stand for two tracks.
     fn check_names(&self) -> Result<()> {
         let mut names = std::collections::BTreeSet::new();
@@ -208,7 +234,8 @@ impl Request {
     /// The files that are written.
     pub fn output_files(&self) -> Vec<PathBuf> {
         let results = self.results.iter().filter(|path| *path != "-").chain(&self.report).map(PathBuf::from);
-        self.output.iter().cloned().chain(results).collect()
+        let outputs = self.output.iter().filter(|path| !files::is_stdout(path)).cloned();
+        outputs.chain(results).collect()
     }
 
     /// The files that are written, and the pattern of those that --cut writes: all lie in folders that must
@@ -217,14 +244,15 @@ impl Request {
         self.output_files().into_iter().chain(self.cut.iter().map(PathBuf::from)).collect()
     }
 
-    /// The files that are written, and those there that clips of --cut may replace.
+    /// The files that are written, and those there that numbered pictures and clips of --cut may replace.
     pub fn files_at_risk(&self) -> Vec<PathBuf> {
         let clips = self.cut.iter().flat_map(|pattern| clips::existing(pattern));
         // Files that are continued, or get names that no file has, lose nothing.
         let is_kept = |path: &PathBuf| {
             self.rolling().keeps_files() && self.results.iter().any(|name| Path::new(name) == path)
         };
-        self.output_files().into_iter().filter(|path| !is_kept(path)).chain(clips).collect()
+        let files = self.output_files().into_iter().filter(|path| !is_kept(path));
+        files.flat_map(|path| sink::written(&path)).chain(clips).collect()
     }
 
     /// True if decoders may leave frames where a GPU searches them. Those that are lost with the device

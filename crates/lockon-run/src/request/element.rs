@@ -107,7 +107,7 @@ impl Request {
         }
         let mut sinks = Vec::new();
         for path in &self.output {
-            sinks.push((path.display().to_string(), sink::file_launch(path)?));
+            sinks.push((path.display().to_string(), sink::file_launch(path, self.codec)?));
         }
         for text in &self.sink {
             sinks.push(("--sink".to_owned(), sink::user_launch(text)?));

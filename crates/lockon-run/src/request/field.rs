@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 use super::Request;
 use crate::request::ListenAddress;
 use lockon_core::config::{
-    Angles, BackendChoice, Kernel, LumaRange, Moment, OnDeviceLoss, Rotate, Scales, SearchMethod, Shot,
-    Speed, Subject, ThresholdSpec, TimeSpan, TrackSpec, Typed, View, Zone,
+    Angles, BackendChoice, Codec, Kernel, LumaRange, Moment, OnDeviceLoss, Rotate, Scales, SearchMethod,
+    Shot, Speed, Subject, ThresholdSpec, TimeSpan, TrackSpec, Typed, View, Zone,
 };
 use lockon_core::error::{Bytes, Error, Result};
 use lockon_core::frame::{Rect, Size};
@@ -315,6 +315,7 @@ text_of_values!(
     BackendChoice,
     OnDeviceLoss,
     LumaRange,
+    Codec,
     View,
     Shot,
     Speed,
@@ -517,6 +518,7 @@ slots_of_values!(
     BackendChoice,
     OnDeviceLoss,
     LumaRange,
+    Codec,
     Decoder,
     Moment,
     Speed,

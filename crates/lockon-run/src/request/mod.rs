@@ -49,7 +49,7 @@ use crate::backend::{self, Options};
 use crate::job::{self, Job, NamedTemplate};
 use field::{SPEC, request};
 use lockon_core::config::{
-    Angles, BackendChoice, Kernel, Limits, LumaRange, Moment, OnDeviceLoss, Part, Rotate, Scales,
+    Angles, BackendChoice, Codec, Kernel, Limits, LumaRange, Moment, OnDeviceLoss, Part, Rotate, Scales,
     SearchMethod, Shot, Speed, Subject, ThresholdSpec, TimeSpan, TrackSpec, Typed, View, Zone,
 };
 use lockon_core::control::Control;
@@ -149,11 +149,16 @@ request! {
     roi: Option<Rect> = None,
         Spec { value: "X,Y,W,H", takes_hyphens: true, element: InElement::Playing, in_still: true, ..SEARCH };
 
-    /// Write the video with the results drawn into it: .mp4, .mkv, .avi or .webm; may be given several times.
-    /// If lockon is killed, .mkv keeps everything; .mp4 loses at most the last half second (all of it in the
-    /// first second). Through a named pipe: .mkv or .webm
+    /// Write the video with the results drawn into it: .mp4, .mkv, .avi or .webm; a picture of each frame
+    /// (masks/%06d.png, numbered as in --results); or - for Matroska on standard output. May be given several
+    /// times. If lockon is killed, .mkv keeps everything; .mp4 loses at most the last half second (all of it
+    /// in the first second). Through a named pipe: .mkv or .webm
     output: Vec<PathBuf> = Vec::new(),
         Spec { value: "FILE", short: Some('o'), is_file: true, expands: true, ..OUTPUT };
+    /// Codec of videos in -o: auto (H.264; VP9 in .webm) or ffv1 (lossless, only in .mkv and on standard
+    /// output). With ffv1 and in .png a thresholded picture is grey, with values of exactly 0 and 255
+    codec: Codec = Codec::default(),
+        Spec { is_rare: true, value: "CODEC", offers: &["auto", "ffv1"], needs: &["output"], decides: Decides::Shown, ..OUTPUT };
     /// Crop -o to this size and pan smoothly to keep a track in view; no boxes drawn. Follows the first track
     /// that is found, or the one with that number; stands still while the track is lost
     follow: Option<Shot> = None,

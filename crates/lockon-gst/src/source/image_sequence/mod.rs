@@ -19,7 +19,9 @@ use lockon_core::error::{Error, Result};
 use lockon_core::{still, text};
 
 use kind::{PictureKind, sniffed};
-use names::{NumberedName, matches_glob, natural, number_of};
+use names::{matches_glob, natural};
+
+pub(crate) use names::{NumberedName, number_of};
 
 mod kind;
 mod names;

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 
 /// A number in a name, with what stands before and after it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct NumberedName {
+pub(crate) struct NumberedName {
     pub(super) before: String,
     pub(super) after: String,
     /// Least digits.
@@ -13,12 +13,12 @@ pub(super) struct NumberedName {
 }
 
 impl NumberedName {
-    pub(super) fn name(&self, value: u64) -> String {
+    pub(crate) fn name(&self, value: u64) -> String {
         format!("{}{value:0width$}{}", self.before, self.after, width = self.width)
     }
 
     /// The number that a name has, if it is one of these.
-    pub(super) fn value(&self, name: &str) -> Option<u64> {
+    pub(crate) fn value(&self, name: &str) -> Option<u64> {
         let digits = name.strip_prefix(&*self.before)?.strip_suffix(&*self.after)?;
         let value = digits.parse().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
         (self.name(value) == name).then_some(value)
@@ -26,7 +26,7 @@ impl NumberedName {
 }
 
 /// The `%d` or `%0Nd` of a pattern; `%%` is a percent sign.
-pub(super) fn number_of(pattern: &str) -> Option<NumberedName> {
+pub(crate) fn number_of(pattern: &str) -> Option<NumberedName> {
     let mut found = None;
     let mut rest = pattern;
     let mut literal = String::new();
