@@ -170,7 +170,7 @@ fn order(
 ) -> Order {
     let (line, outlets) = (request.command_line(), wiring::outlets_with(metrics, &name));
     let (total, page, video) = (total.clone(), page.cloned(), name.clone());
-    Order::new(name, request).with_outlets(outlets).when_opened(move |run| {
+    Order::new(name, request).sparing_colours().with_outlets(outlets).when_opened(move |run| {
         run.note_command(line);
         run.add_sink(Box::new(Counting(total)));
         if shows && log::is_terminal() {

@@ -40,7 +40,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         return print_pipelines(&request, args.as_element);
     }
     let request = request.dated(SystemTime::now());
-    let prepared = request.prepare()?;
+    let prepared = request.prepare()?.sparing_colours();
     request.check_work()?;
     check_stdout(&request)?;
     args.overwrite.allow(&request.files_at_risk())?;

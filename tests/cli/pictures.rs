@@ -41,6 +41,34 @@ fn jpeg(picture: &DynamicImage, exif: Option<&[u8]>) -> Vec<u8> {
     bytes
 }
 
+#[test]
+fn pictures_keep_their_colours_where_something_is_followed_or_shown() {
+    let place = place();
+    std::fs::create_dir(place.path("in")).unwrap();
+    for number in 0..2 {
+        std::fs::write(place.path(&format!("in/{number}.jpg")), jpeg(&coloured(61, 43), None)).unwrap();
+    }
+    lockon::still::save(&place.path("part.png"), noise(1, Size::new(9, 7)).as_ref()).unwrap();
+    std::fs::write(place.path("orders.jsonl"), "").unwrap();
+    for (option, format) in [
+        ("", "GRAY8"),
+        ("--jobs 1", "GRAY8"),
+        ("--track 9,9,20,20", "Y444"),
+        ("--template part.png --track-matches", "Y444"),
+        ("--control orders.jsonl", "Y444"),
+        ("--report out.html", "Y444"),
+        ("--sink fakesink", "Y444"),
+        ("-o out.mkv", "Y444"),
+    ] {
+        let mut words: Vec<_> =
+            "run in --threshold mean:3:1 --results out.jsonl -y --no-progress".split(' ').collect();
+        words.extend(option.split_whitespace());
+        let out = place.lockon_args(&words);
+        let records = place.records("out.jsonl");
+        assert_eq!(records[0]["format"], format, "{option}: {}", stderr(&out));
+    }
+}
+
 /// The matches of the first record of a frame.
 fn matches(lines: &[u8]) -> Value {
     let text = String::from_utf8_lossy(lines);
@@ -107,10 +135,17 @@ fn every_command_reads_a_picture_to_the_same_luma() {
         succeeds(place.lockon(&format!("threshold {name} -o mask.png -y --method mean:31:5")));
         let mask = lockon::still::load(&place.path("mask.png")).unwrap().luma;
         let share = mask.data().iter().filter(|&&pixel| pixel == 255).count() as f64 / size.area() as f64;
-        let words = format!("run {glob} --threshold mean:31:5 --results out.jsonl -y --no-progress");
-        succeeds(place.lockon(&words));
-        let foreground = frames(&place.records("out.jsonl"))[0]["threshold"]["foreground"].as_f64().unwrap();
-        assert!((foreground - share).abs() < 1e-9, "{name}: {foreground} and {share}");
+        // Results alone need no colours, which another output shows.
+        for (output, is_grey) in [("", true), (" -o drawn-%d.png --view overlay", still.rgb.is_none())] {
+            let words =
+                format!("run {glob} --threshold mean:31:5 --results out.jsonl -y --no-progress{output}");
+            succeeds(place.lockon(&words));
+            let records = place.records("out.jsonl");
+            let foreground = frames(&records)[0]["threshold"]["foreground"].as_f64().unwrap();
+            assert!((foreground - share).abs() < 1e-9, "{words}: {foreground} and {share}");
+            assert!(is_grey || records[0]["format"] == "Y444", "{words}: {}", records[0]);
+            assert!(!output.is_empty() || records[0]["format"] == "GRAY8", "{words}: {}", records[0]);
+        }
     }
 }
 

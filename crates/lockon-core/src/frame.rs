@@ -162,6 +162,11 @@ impl Plane {
         Self { data, size }
     }
 
+    /// All samples, row by row.
+    pub fn into_vec(self) -> Vec<u8> {
+        self.data
+    }
+
     /// Width and height.
     pub fn size(&self) -> Size {
         self.size

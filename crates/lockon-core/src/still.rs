@@ -138,6 +138,19 @@ fn kind_of(bytes: &[u8]) -> Option<ImageFormat> {
 /// `PictureCut` if its end is missing; `Picture` if it cannot be decoded, `PictureTooLarge` if it has more
 /// pixels.
 pub fn decode(bytes: &[u8], path: &Path, max_pixels: u64) -> Result<Still> {
+    decode_as(bytes, path, max_pixels, false)
+}
+
+/// As [`decode`], for those who use luma alone: colours may be left out. The luma is the same to the bit, and
+/// is decoded faster.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_luma(bytes: &[u8], path: &Path, max_pixels: u64) -> Result<Still> {
+    decode_as(bytes, path, max_pixels, true)
+}
+
+fn decode_as(bytes: &[u8], path: &Path, max_pixels: u64, luma_only: bool) -> Result<Still> {
     let undecodable = |cause| Error::Picture { path: path.to_owned(), cause };
     // Decoders of JPEG fill what is missing with grey.
     let completed;
@@ -153,6 +166,16 @@ pub fn decode(bytes: &[u8], path: &Path, max_pixels: u64) -> Result<Still> {
         _ => bytes,
     };
     webp::check(bytes).map_err(undecodable)?;
+    if luma_only && let Some(luma) = jpeg::luma(whole, max_pixels.min(MAX_PIXELS)) {
+        return Ok(Still {
+            luma,
+            alpha: None,
+            rgb: None,
+            has_colours: false,
+            deep: None,
+            is_animated: false,
+        });
+    }
     let mut reader =
         ImageReader::new(Cursor::new(whole)).with_guessed_format().map_err(Error::file("read", path))?;
     let format = reader.format();
@@ -300,14 +323,22 @@ impl Still {
         true
     }
 
+    /// Makes the picture one without colours, of the same luma.
+    pub fn remove_colours(&mut self) {
+        (self.rgb, self.has_colours) = (None, false);
+    }
+
     /// Luma, Cb and Cr at full range ([`colour::of_rgb`]), row by row in rows of `stride` bytes, one plane
     /// behind the other; of a file without colours the luma plane alone.
     ///
     /// # Panics
     /// If the stride is less than the width.
-    pub fn full_range(&self, stride: usize) -> Vec<u8> {
+    pub fn into_full_range(self, stride: usize) -> Vec<u8> {
         let Size { width, height } = self.luma.size();
         assert!(stride >= width, "a stride of {stride} for rows of {width}");
+        if !self.has_colours && stride == width {
+            return self.luma.into_vec();
+        }
         let plane = stride * height;
         let unwritten = if self.rgb.is_some() { 0 } else { 128 };
         let mut planes = vec![unwritten; if self.has_colours { 3 * plane } else { plane }];

@@ -20,7 +20,19 @@ const PATIENCE: gst::ClockTime = gst::ClockTime::from_seconds(20);
 /// # Errors
 /// As [`still::decode`].
 pub fn decode(bytes: &[u8], path: &Path, max_pixels: u64) -> Result<Still> {
-    match still::decode(bytes, path, max_pixels) {
+    or_by_gstreamer(still::decode(bytes, path, max_pixels), bytes, path, max_pixels)
+}
+
+/// Decodes a picture as [`still::decode_luma`] does, with GStreamer's decoder as the second choice.
+///
+/// # Errors
+/// As [`still::decode_luma`].
+pub(crate) fn decode_luma(bytes: &[u8], path: &Path, max_pixels: u64) -> Result<Still> {
+    or_by_gstreamer(still::decode_luma(bytes, path, max_pixels), bytes, path, max_pixels)
+}
+
+fn or_by_gstreamer(decoded: Result<Still>, bytes: &[u8], path: &Path, max_pixels: u64) -> Result<Still> {
+    match decoded {
         Err(error) if error.is_unsupported_picture() => match by_gstreamer(bytes) {
             Some(still) if still.luma.size().area() as u64 <= max_pixels.min(MAX_PIXELS) => Ok(still),
             Some(still) => {

@@ -133,6 +133,14 @@ impl Prepared {
         self
     }
 
+    /// Reads only the luma of pictures in files if the request uses no colours, which is faster. Their frames
+    /// are grey then. For runs that get no other outputs that show frames, and no orders.
+    #[must_use]
+    pub fn sparing_colours(mut self) -> Self {
+        self.spec.luma_only = !self.request.uses_colours();
+        self
+    }
+
     /// Opens everything, outputs before the video: what cannot be written is refused before a camera is
     /// asked. `outlets` open outputs of other crates; they get each frame after those of the run itself.
     ///

@@ -256,6 +256,7 @@ impl Attempt<'_> {
         let (count, moved) = (self.count.clone(), self.claimed.moved.clone());
         let digest = record.job.digest.clone();
         let order = Order::new(record.job.name.clone(), place.request.clone())
+            .sparing_colours()
             .with_outlets(self.shared.options.outlets.clone());
         let order = if record.job.segment.is_some() { order.seeking() } else { order };
         let order = match video {

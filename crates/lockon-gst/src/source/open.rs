@@ -590,7 +590,7 @@ fn built(
         leave_out_alpha(&pipeline);
     }
     if let Some(pictures) = &inlet.pictures {
-        pictures.attach(spec.camera.frame_rate, spec.decoder_threads, launch, &pipeline)?;
+        pictures.attach(spec, launch, &pipeline)?;
     }
     if let Some((clock, base_time)) = &resume.clock {
         // Its running time is that of the source that was lost.

@@ -67,6 +67,8 @@ pub struct SourceSpec {
     /// True if nothing but the input itself may be opened: a playlist that names other videos is refused, and
     /// an HTTP server that sends the reader elsewhere is not followed. `opened` implies it.
     pub is_confined: bool,
+    /// True if only the luma of pictures in files is used: their frames may be grey.
+    pub luma_only: bool,
 }
 
 /// Requested mode of a camera, which chooses the rest itself.
@@ -115,6 +117,7 @@ impl SourceSpec {
             opened: None,
             opened_pictures: None,
             is_confined: false,
+            luma_only: false,
         }
     }
 

@@ -67,6 +67,8 @@ pub struct Order {
     file: Option<Arc<File>>,
     /// The only video that may be opened: see [`Order::confined_to`].
     video: Option<Video>,
+    /// See [`Order::sparing_colours`].
+    spares_colours: bool,
 }
 
 type Opened = dyn FnOnce(&mut Run) -> Result<()> + Send;
@@ -82,6 +84,7 @@ impl Order {
             seeks: false,
             file: None,
             video: None,
+            spares_colours: false,
         }
     }
 
@@ -107,6 +110,12 @@ impl Order {
     #[must_use]
     pub fn seeking(self) -> Self {
         Self { seeks: true, ..self }
+    }
+
+    /// The same, without colours that it does not use: see [`crate::run::Prepared::sparing_colours`].
+    #[must_use]
+    pub fn sparing_colours(self) -> Self {
+        Self { spares_colours: true, ..self }
     }
 
     /// The same; `opened` is called when the run is open, on its thread, and its error is the run's.
@@ -367,12 +376,13 @@ impl Shared {
 impl Task {
     fn run(self, share: Share) -> Ended {
         let Self { id, order, control, .. } = self;
-        let Order { name, request, outlets, opened, seeks, file, video } = order;
+        let Order { name, request, outlets, opened, seeks, file, video, spares_colours } = order;
         let _said_of_it = tracing::error_span!("video", name).entered();
         let run = || -> Result<(Summary, Result<()>)> {
             control.check()?;
             let prepared = request.prepare_for(share)?;
             let prepared = if seeks { prepared.seeking() } else { prepared };
+            let prepared = if spares_colours { prepared.sparing_colours() } else { prepared };
             let prepared = match file {
                 Some(file) => prepared.reading(file),
                 None => prepared,

@@ -334,6 +334,7 @@ impl Request {
             opened: None,
             opened_pictures: None,
             is_confined: false,
+            luma_only: false,
         };
         if reconnect && !spec.can_reconnect() {
             return usage("--reconnect is for cameras and streams: a file is not lost");

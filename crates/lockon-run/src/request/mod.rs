@@ -386,6 +386,14 @@ impl Request {
         self.view.unwrap_or(if thresholds_only { View::Mask } else { View::default() })
     }
 
+    /// True if colours of the frames are used: they are shown, or something is followed, now or by an order.
+    pub(crate) fn uses_colours(&self) -> bool {
+        let shows = !self.output.is_empty() || !self.sink.is_empty() || self.display || self.serve.is_some();
+        let keeps = self.cut.is_some() || self.report.is_some() || self.event_thumbnails;
+        let follows = !self.track.is_empty() || self.track_matches || self.track_detections || self.pick;
+        shows || keeps || follows || self.control.is_some()
+    }
+
     /// How results files of a run that lasts are written.
     pub fn rolling(&self) -> Rolling {
         Rolling { append: self.append, rotate: self.rotate, keep: self.keep }

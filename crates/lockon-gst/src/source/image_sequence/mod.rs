@@ -13,7 +13,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::inlet;
+use super::{SourceSpec, inlet};
 use crate::launch::Launch;
 use lockon_core::error::{Error, Result};
 use lockon_core::{still, text};
@@ -212,16 +212,9 @@ impl PictureFiles {
         Launch::new("pictures.launch", text)
     }
 
-    /// Lets the pipeline of [`Self::running`] give them at `frame_rate`, decoded by no more threads than
-    /// `max_threads`.
-    pub(super) fn attach(
-        &self,
-        frame_rate: Option<(i32, i32)>,
-        max_threads: Option<u32>,
-        launch: &Launch,
-        pipeline: &gst::Pipeline,
-    ) -> Result<()> {
-        reader::attach(self, self.rate(frame_rate), max_threads, launch, pipeline)
+    /// Lets the pipeline of [`Self::running`] give them as `spec` asks.
+    pub(super) fn attach(&self, spec: &SourceSpec, launch: &Launch, pipeline: &gst::Pipeline) -> Result<()> {
+        reader::attach(self, self.rate(spec.camera.frame_rate), spec, launch, pipeline)
     }
 
     /// The text of a pipeline that plays them at `frame_rate` by GStreamer's own elements, which may need

@@ -16,6 +16,7 @@ use gst::prelude::*;
 
 use super::PictureFiles;
 use crate::launch::Launch;
+use crate::source::SourceSpec;
 use crate::stills;
 use lockon_core::error::{Error, Result, catch_panic};
 use lockon_core::still::{self, Loss, MAX_PIXELS, Still, Warned};
@@ -46,6 +47,8 @@ struct Reader {
     _opened: Option<Arc<Vec<(PathBuf, File)>>>,
     rate: (i32, i32),
     is_animation: bool,
+    /// Frames are grey.
+    luma_only: bool,
     max_threads: usize,
     /// The pictures of each thread, in its order; empty before the first picture was read.
     made: Vec<Receiver<Result<Ready>>>,
@@ -60,7 +63,7 @@ struct Reader {
 pub(super) fn attach(
     pictures: &PictureFiles,
     rate: (i32, i32),
-    max_threads: Option<u32>,
+    spec: &SourceSpec,
     launch: &Launch,
     pipeline: &gst::Pipeline,
 ) -> Result<()> {
@@ -74,7 +77,8 @@ pub(super) fn attach(
         _opened: pictures.opened.clone(),
         rate,
         is_animation: pictures.is_animation,
-        max_threads: max_threads.map_or_else(cores, |threads| threads as usize).max(1),
+        luma_only: spec.luma_only,
+        max_threads: spec.decoder_threads.map_or_else(cores, |threads| threads as usize).max(1),
         made: Vec::new(),
         threads: Vec::new(),
         next: 0,
@@ -150,7 +154,7 @@ impl Reader {
         }
         if number == 0 {
             // Its size tells how many more there is memory for.
-            let first = read(&self.files[0], self.rate);
+            let first = read(&self.files[0], self.rate, self.luma_only);
             if let Ok(first) = &first {
                 let pixels = first.info.width() as usize * first.info.height() as usize;
                 let count = AHEAD_BYTES / (2 * BYTES_OF_PIXEL * pixels.max(1));
@@ -170,11 +174,11 @@ impl Reader {
     fn start(&mut self, count: usize) {
         for thread in 0..count {
             let (sender, made) = bounded(1);
-            let (files, rate) = (Arc::clone(&self.files), self.rate);
+            let (files, rate, luma_only) = (Arc::clone(&self.files), self.rate, self.luma_only);
             let work = move || {
                 for file in files.iter().skip(1 + thread).step_by(count) {
-                    let ready =
-                        catch_panic(|| read(file, rate)).unwrap_or_else(|message| Err(panicked(message)));
+                    let ready = catch_panic(|| read(file, rate, luma_only))
+                        .unwrap_or_else(|message| Err(panicked(message)));
                     let has_failed = ready.is_err();
                     if sender.send(ready).is_err() || has_failed {
                         return;
@@ -188,13 +192,13 @@ impl Reader {
     /// Starts the thread of an animation, whose pictures are made of those before.
     fn play(&mut self) {
         let (sender, made) = bounded(2);
-        let ((path, named), rate) = (self.files[0].clone(), self.rate);
+        let ((path, named), rate, luma_only) = (self.files[0].clone(), self.rate, self.luma_only);
         let work = move || {
             let play = || -> Result<()> {
                 for shown in still::animation(still::read(&path)?, &named, MAX_PIXELS)? {
                     let shown = shown?;
                     let times = Some((shown.pts_ns, shown.duration_ns));
-                    if sender.send(ready(shown.still, rate, times)).is_err() {
+                    if sender.send(ready(shown.still, rate, times, luma_only)).is_err() {
                         return Ok(());
                     }
                 }
@@ -227,14 +231,18 @@ impl Drop for Reader {
     }
 }
 
-fn read((path, named): &(PathBuf, PathBuf), rate: (i32, i32)) -> Result<Ready> {
-    ready(stills::decode(&still::read(path)?, named, MAX_PIXELS)?, rate, None)
+fn read((path, named): &(PathBuf, PathBuf), rate: (i32, i32), luma_only: bool) -> Result<Ready> {
+    let decode = if luma_only { stills::decode_luma } else { stills::decode };
+    ready(decode(&still::read(path)?, named, MAX_PIXELS)?, rate, None, luma_only)
 }
 
-/// The picture as a frame: luma and, where the file has colours, Cb and Cr at full range, as frames of RGB
-/// become them.
-fn ready(still: Still, rate: (i32, i32), shown: Option<(u64, u64)>) -> Result<Ready> {
-    let (still, loss) = still.into_scene();
+/// The picture as a frame: luma and, where the file has colours that are used, Cb and Cr at full range, as
+/// frames of RGB become them.
+fn ready(still: Still, rate: (i32, i32), shown: Option<(u64, u64)>, luma_only: bool) -> Result<Ready> {
+    let (mut still, loss) = still.into_scene();
+    if luma_only {
+        still.remove_colours();
+    }
     let size = still.luma.size();
     let format = if still.has_colours { gst_video::VideoFormat::Y444 } else { gst_video::VideoFormat::Gray8 };
     let colorimetry = gst_video::VideoColorimetry::new(
@@ -248,7 +256,7 @@ fn ready(still: Still, rate: (i32, i32), shown: Option<(u64, u64)>) -> Result<Re
         .colorimetry(&colorimetry)
         .build();
     let info = info.map_err(|_| failure(format!("no frame is of {size}")))?;
-    let planes = still.full_range(info.stride()[0] as usize);
+    let planes = still.into_full_range(info.stride()[0] as usize);
     Ok(Ready { planes, info, loss, shown })
 }
 
