@@ -589,6 +589,42 @@ fn no_part_of_a_password_that_is_not_escaped_is_shown_and_the_remedy_is() {
 }
 
 #[test]
+fn a_password_in_a_mistyped_address_is_not_shown() {
+    let place = Place::new();
+    let inputs = ["rtsp:/admin:s3cret@cam/1", "rtsp//admin:s3cret@cam/1", "admin:s3cret@cam/1"];
+    let tracked = ["--track", "8,10,32,32", "--no-progress"];
+    for input in inputs.into_iter().chain(["http:/cam/x&usr=a&pw=s3cret", "rtsp:///admin:s3cret@/1"]) {
+        for command in [
+            &["run", "-vv", input][..],
+            &["run", input, "--print-job"],
+            &["run", input, "ball.mp4"],
+            &["run", input, "--no-such-option"],
+            &["info", input],
+            &["pick", input],
+            &["submit", input, "--farm", "nats://127.0.0.1:1", "--results", "a.jsonl"],
+        ] {
+            let options = if matches!(command[0], "run" | "submit") { &tracked[..] } else { &[] };
+            let out = place.lockon_args(&[command, options].concat());
+            let said = stderr(&out) + &String::from_utf8_lossy(&out.stdout);
+            let is_named = !command.contains(&"--no-such-option");
+            assert!(!said.contains("s3cret") && (!is_named || said.contains("***")), "{command:?}: {said}");
+        }
+    }
+    for receiver in ["mqtt:/me:s3cret@h/y", "me:s3cret@h/y", "https:/hooks.example/T0/s3cret"] {
+        for command in [&["run", "ball.mp4", "--events", receiver][..], &["events", "forget", receiver]] {
+            let options = if command[0] == "run" { &tracked[..] } else { &[] };
+            let out = place.lockon_args(&[command, options].concat());
+            fails(&out, 2, "***");
+            assert!(!stderr(&out).contains("s3cret"), "{}", stderr(&out));
+        }
+    }
+    // A file keeps its name.
+    std::fs::copy(place.path("ball.mp4"), place.path("cam:1@yard.mp4")).unwrap();
+    let out = succeeds(place.lockon_args(&["info", "cam:1@yard.mp4"]));
+    assert!(String::from_utf8_lossy(&out.stdout).contains("cam:1@yard.mp4"));
+}
+
+#[test]
 fn a_byte_order_mark_is_no_part_of_a_list_a_job_or_an_address() {
     let place = Place::new();
     let write = |name: &str, text: &str| std::fs::write(place.path(name), format!("\u{feff}{text}")).unwrap();

@@ -5,6 +5,8 @@
 //! text is harmless: [`without_secrets`] takes passwords out of any text, and [`without_controls`] what a
 //! terminal would obey.
 
+mod mistyped;
+
 use std::borrow::Cow;
 use std::path::Path;
 
@@ -16,7 +18,7 @@ pub const ESCAPES: &str = "write @ / ? # : % in user and password as %40 %2F %3F
 
 /// Names whose values are secrets, wherever they stand: properties of GStreamer's elements, parts of an
 /// address.
-const SECRET_NAMES: [&str; 12] = [
+const SECRET_NAMES: [&str; 13] = [
     "user-pw",
     "user-id",
     "proxy-pw",
@@ -25,21 +27,44 @@ const SECRET_NAMES: [&str; 12] = [
     "password",
     "passwd",
     "pwd",
+    "psk",
     "token",
     "secret",
     "api_key",
     "apikey",
 ];
 
+/// As [`SECRET_NAMES`], but only in addresses: cameras and servers have them there. Elements have properties
+/// of these names, as x264enc has `pass`, that are no secrets.
+const SECRET_IN_ADDRESS: [&str; 16] = [
+    "pw",
+    "pass",
+    "passw",
+    "passcode",
+    "psw",
+    "pswd",
+    "pin",
+    "loginpas",
+    "userpwd",
+    "key",
+    "authkey",
+    "auth",
+    "accesstoken",
+    "sig",
+    "signature",
+    "jwt",
+];
+
 /// The text with [`HIDDEN`] in the place of what is secret in it: `user:password` of an address, values of
 /// names that stand for secrets (`passphrase=`, `user-pw=`, `access_token=`), and what a header says that
 /// authorises.
 pub fn without_secrets(text: &str) -> Cow<'_, str> {
-    let may_have = text.contains("://") || text.contains('=') || text.contains("uthorization");
+    let may_have = text.contains("://") || text.contains(['=', '@']) || text.contains("uthorization");
     if !may_have {
         return text.into();
     }
     let mut spans = logins(text);
+    spans.extend(mistyped::logins(text));
     spans.extend(values(text));
     spans.extend(headers(text));
     if spans.is_empty() {
@@ -62,21 +87,26 @@ pub fn without_secrets(text: &str) -> Cow<'_, str> {
 pub fn address_without_secrets(address: &str) -> Cow<'_, str> {
     let is_scheme = |scheme: &str| scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
     let parts = address.split_once("://").filter(|(scheme, _)| is_scheme(scheme));
-    let login = parts.and_then(|(scheme, rest)| Some((scheme, rest, login(scheme, rest)?)));
-    match login {
-        Some((scheme, rest, at)) => {
-            let open = format!("{scheme}://{HIDDEN}{}", &rest[at..]);
-            without_secrets(&open).into_owned().into()
+    let login = parts.and_then(|(scheme, rest)| login(scheme, rest));
+    let start = |(scheme, rest): (&str, &str)| scheme.len() + "://".len() + slashes(scheme, rest);
+    let open = match (parts, login) {
+        (Some((scheme, rest)), Some(at)) => {
+            format!("{}{HIDDEN}{}", &address[..start((scheme, rest))], &rest[at..])
         }
-        None => without_secrets(address),
-    }
+        _ => match mistyped::login_of_address(address) {
+            Some((from, at)) => format!("{}{HIDDEN}{}", &address[..from], &address[at..]),
+            None => return without_secrets(address),
+        },
+    };
+    without_secrets(&open).into_owned().into()
 }
 
 /// True if user or password of an address have characters that end them there: the address would be read as
 /// another one. The remedy is [`ESCAPES`].
 pub fn has_raw_login(address: &str) -> bool {
     let Some((scheme, rest)) = address.split_once("://") else { return false };
-    login(scheme, rest).is_some_and(|at| at > authority(rest).len())
+    let slashes = slashes(scheme, rest);
+    login(scheme, rest).is_some_and(|at| at > slashes + authority(&rest[slashes..]).len())
 }
 
 /// Where the logins of addresses stand.
@@ -98,7 +128,8 @@ fn logins(text: &str) -> Vec<(usize, usize)> {
             let end = line[at..].find(char::is_whitespace).map_or(line.len(), |length| at + length);
             line[..end].rfind('@')
         })?;
-        (at > 0).then_some((start, start + at))
+        let slashes = slashes(name, rest);
+        (at > slashes).then_some((start + slashes, start + at))
     };
     starts.filter_map(login).collect()
 }
@@ -144,10 +175,19 @@ fn authority(rest: &str) -> &str {
     &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())]
 }
 
+/// Slashes too many behind the `://` of an address that is no file's.
+fn slashes(scheme: &str, rest: &str) -> usize {
+    if scheme.eq_ignore_ascii_case("file") { 0 } else { rest.len() - rest.trim_start_matches('/').len() }
+}
+
 /// Where the `@` stands that ends user and password, in an address behind its `://`. People type passwords
 /// with `@`, `/`, `?` and `#` in them as they are, and paths have an `@` too: if in doubt, it is a password.
 fn login(scheme: &str, rest: &str) -> Option<usize> {
     let last = rest.rfind('@')?;
+    let slashes = slashes(scheme, rest);
+    if slashes > 0 {
+        return login(scheme, &rest[slashes..]).map(|at| slashes + at);
+    }
     let authority = authority(rest);
     if authority.is_empty() || ["nats", "tls"].contains(&scheme) {
         // A file; and servers that have no path.
@@ -211,15 +251,18 @@ fn values(text: &str) -> Vec<(usize, usize)> {
             .rfind(|c| !name(c))
             .map_or(0, |at| at + before[at..].chars().next().map_or(1, char::len_utf8));
         let called = before[start..].to_ascii_lowercase();
-        let is_secret = SECRET_NAMES.iter().any(|secret| {
+        let word = before.rsplit(char::is_whitespace).next().unwrap_or_default();
+        let is_in_address = word.contains("://") || before[..start].ends_with(['?', '&']);
+        let ends_with = |secret: &&str| {
             called.strip_suffix(secret).is_some_and(|rest| rest.is_empty() || rest.ends_with(['-', '_']))
-        });
+        };
+        let is_secret =
+            SECRET_NAMES.iter().any(&ends_with) || (is_in_address && SECRET_IN_ADDRESS.iter().any(ends_with));
         if !is_secret {
             continue;
         }
         let rest = &text[equals + 1..];
-        let word = before.rsplit(char::is_whitespace).next().unwrap_or_default();
-        let (rest, length) = if word.contains("://") {
+        let (rest, length) = if is_in_address {
             (rest, of_address(rest))
         } else if let Some(rest) = rest.trim_start().strip_prefix("(string)") {
             (rest, of_structure(rest))
@@ -479,7 +522,13 @@ mod tests {
             ("rtsp://h/user=a&password=b&channel=1", "rtsp://h/user=a&password=***&channel=1"),
             ("http://h/x?access_token=abc#f", "http://h/x?access_token=***#f"),
             ("user-pw=(string)s3cret, x=1", "user-pw=(string)***, x=1"),
-            ("x264enc pass=qual tokens=5 ü=4", "x264enc pass=qual tokens=5 ü=4"),
+            ("x264enc pass=qual key=1 tokens=5 ü=4", "x264enc pass=qual key=1 tokens=5 ü=4"),
+            ("http://h/x?usr=admin&pw=b&c=1", "http://h/x?usr=admin&pw=***&c=1"),
+            ("http://h/x?usr=a&loginpas=b&auth=c#d", "http://h/x?usr=a&loginpas=***&auth=***#d"),
+            ("http://h/?pass=b&key=c&api-key=d&monkey=e", "http://h/?pass=***&key=***&api-key=***&monkey=e"),
+            ("https://h/a.mp4?X-Amz-Signature=b&passwd=c", "https://h/a.mp4?X-Amz-Signature=***&passwd=***"),
+            ("cannot read http:/h/x?u=a&pw=b: no", "cannot read http:/h/x?u=a&pw=*** no"),
+            ("rtmp://h/live?secret=b&psk=c", "rtmp://h/live?secret=***&psk=***"),
             ("Authorization: Basic YTpi\r\nnext", "Authorization: ***\r\nnext"),
         ] {
             assert_eq!(without_secrets(text), expected);

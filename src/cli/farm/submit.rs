@@ -76,9 +76,14 @@ pub(in crate::cli) fn submit(args: &SubmitArgs) -> Result<Outcome> {
 fn is_there(request: &Request) -> lockon::Result<()> {
     let Input::File(path) = request.parsed_input()? else { return Ok(()) };
     path.metadata().map(drop).map_err(|error| {
-        let whole = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
-        let why =
-            format!("{error} (if workers have it and this machine has not: file://{})", whole.display());
+        let typed = path.to_string_lossy();
+        // A mistyped address is not repeated: its password would not be found behind `file://`.
+        let why = if text::address_without_secrets(&typed) == typed {
+            let whole = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
+            format!("{error} (if workers have it and this machine has not: file://{})", whole.display())
+        } else {
+            error.to_string()
+        };
         lockon::Error::file("read", &path)(std::io::Error::new(error.kind(), why))
     })
 }

@@ -104,7 +104,9 @@ impl fmt::Display for Input {
     /// The input as it was typed, but for passwords; gst-launch text by the name of where it is from.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File(path) => f.write_str(&text::path(path)),
+            Self::File(path) => {
+                f.write_str(&text::in_one_line(&text::address_without_secrets(&path.to_string_lossy())))
+            }
             Self::Stdin => f.write_str("-"),
             Self::Pictures(pictures) => pictures.fmt(f),
             Self::Uri(uri) => uri.fmt(f),

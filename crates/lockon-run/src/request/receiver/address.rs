@@ -102,6 +102,10 @@ impl ReceiverAddress {
         if text::has_raw_login(address) {
             return Err(text::ESCAPES);
         }
+        // `http:/host` would be read as `http://host`, and `me:word@host` as one with the scheme `me`.
+        if !address.contains("://") {
+            return Err(EXPECTED);
+        }
         let mut url = Url::parse(address).map_err(|_| EXPECTED)?;
         let is_secure = matches!(url.scheme(), "https" | "mqtts");
         let login = login(&url)?;
@@ -266,6 +270,10 @@ mod tests {
             ("https://host:x/s3cret", "expected -"),
             ("mqtt://me:p@s3cret#w@host/a", "%40"),
             ("https://me:s3cret/w@host/a", "%40"),
+            ("mqtt:/me:s3cret@host/a", "expected -"),
+            ("me:s3cret@host/a", "expected -"),
+            ("http:/me:s3cret@host/s3cret", "expected -"),
+            ("mqtt:///me:s3cret@host/a", "host is missing"),
             ("http://host/***", "was replaced by"),
             ("mqtt://***@host/a", "was replaced by"),
         ] {

@@ -73,9 +73,10 @@ impl ReceiverText {
 /// As [`ReceiverText::shown`], of any text that was typed for a receiver.
 pub(crate) fn shown(typed: &str) -> String {
     let open = text::address_without_secrets(typed).into_owned();
-    let Some((scheme, rest)) = open.split_once("://").filter(|_| !typed.starts_with('@')) else {
+    if typed.starts_with('@') {
         return open;
-    };
+    }
+    let Some((scheme, rest)) = open.split_once("://") else { return without_path(&open) };
     let is_web = ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web));
     let ends_host: &[char] = if is_web { &['/', '?', '#', '\\'] } else { &['?', '#'] };
     match rest.find(ends_host) {
@@ -85,6 +86,22 @@ pub(crate) fn shown(typed: &str) -> String {
         }
         _ => open,
     }
+}
+
+/// An address without its `://`, which was perhaps meant to be one of the web: without its path. Names of
+/// files and topics of MQTT stay as they are.
+fn without_path(open: &str) -> String {
+    let is_scheme = |c: char| c.is_ascii_alphanumeric();
+    let rest = open.trim_start_matches(is_scheme).trim_start_matches([':', '/']);
+    let scheme = &open[..open.len() - open.trim_start_matches(is_scheme).len()];
+    let is_web = ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web));
+    let host = if is_web { rest } else { open };
+    let length = host.find(['/', '?', '#']).unwrap_or(host.len());
+    let is_host = !open.starts_with(['/', '.']) && host[..length].contains('.') && !Path::new(open).exists();
+    if length + 1 < host.len() && (is_web || is_host) {
+        return format!("{}/{HIDDEN}", &open[..open.len() - host.len() + length]);
+    }
+    open.to_owned()
 }
 
 impl From<&str> for ReceiverText {
@@ -149,6 +166,13 @@ mod tests {
             ("mqtts://me:p@broker/home/{stem}", "mqtts://***@broker/home/{stem}"),
             ("mqtt://broker/home?auth=s3cret", "mqtt://broker/home?***"),
             ("https://host:x/s3cret", "https://host:x/***"),
+            ("https:/me:s3cret@host/s3cret", "https:/***@host/***"),
+            ("https//hooks.example/T0/s3cret", "https//hooks.example/***"),
+            ("hooks.example/T0/s3cret", "hooks.example/***"),
+            ("me:s3cret@host/yard", "***@host/yard"),
+            ("mqtt:/me:s3cret@host/yard", "mqtt:/***@host/yard"),
+            ("events.jsonl", "events.jsonl"),
+            ("/tmp/a.b/events.jsonl", "/tmp/a.b/events.jsonl"),
         ] {
             assert_eq!(shown(typed), expected);
             assert_eq!(shown(expected), expected, "what is hidden stays so");
