@@ -352,11 +352,14 @@ impl Orders {
         };
         let mut state = self.lock();
         if !state.is_running {
-            return refused("an order", "no run is active: it has not begun, or has ended");
+            return refused("carry out an order", "no run is active: it has not begun, or has ended");
         }
         let waiting = [&state.tracking, &state.searching].map(|queue| queue.waiting.len());
         if waiting.into_iter().sum::<usize>() >= MOST_WAITING {
-            return refused("an order", &format!("{MOST_WAITING} orders wait for the next frame already"));
+            return refused(
+                "carry out an order",
+                &format!("{MOST_WAITING} orders wait for the next frame already"),
+            );
         }
         let Some(order) = order(&state.numbers) else {
             return refused("follow", "all numbers of tracks were given");
@@ -458,7 +461,8 @@ mod tests {
     #[test]
     fn an_order_is_refused_before_a_run_begins_and_after_it_has_ended() {
         let orders = Orders::default();
-        assert!(follow(&orders).unwrap_err().to_string().contains("no run is active"));
+        let said = follow(&orders).unwrap_err().to_string();
+        assert!(said.starts_with("cannot carry out an order: no run is active"), "{said}");
         orders.begin(0);
         let reply = follow(&orders).unwrap();
         orders.end();

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::request::{Request, has_words};
+use crate::request::{Request, has_words, stem};
 use lockon_core::error::{Error, Result};
 use lockon_core::files;
+use lockon_core::text;
 use lockon_gst::source::Input;
 
 /// Reads a list of videos: a line each, an INPUT as it is typed, or a job as `--print-job=json` writes it;
@@ -65,15 +66,22 @@ pub fn check(runs: &[(String, Request)]) -> Result<()> {
     if let [(first, _), (other, _), ..] = runs.iter().filter(from_stdin).collect::<Vec<_>>()[..] {
         return usage(format!("{first} and {other} are both read from standard input, which has one video"));
     }
+    let word = |one: &str, other: &str| {
+        // Of two videos of one name only the number differs.
+        if stem(one) == stem(other) { "{index}" } else { "{stem} or {index}" }
+    };
     let mut writers: HashMap<PathBuf, &str> = HashMap::new();
     for (name, request) in runs {
         for path in request.output_files().into_iter().chain(request.cut.iter().map(PathBuf::from)) {
             if let Some(other) = writers.insert(path.clone(), name) {
-                let word =
-                    if path.to_str().is_some_and(has_words) { "another name" } else { "{stem} or {index}" };
+                let (word, example) = match word(other, name) {
+                    _ if path.to_str().is_some_and(has_words) => ("another name", "{stem}.jsonl"),
+                    word @ "{index}" => (word, "{stem}-{index}.jsonl"),
+                    word => (word, "{stem}.jsonl"),
+                };
                 return usage(format!(
-                    "{other} and {name} would both be written to {}: put {word} into it, as in '{{stem}}.jsonl'",
-                    path.display()
+                    "{other} and {name} would both be written to {}: put {word} into it, as in '{example}'",
+                    text::path(&path)
                 ));
             }
         }
@@ -85,7 +93,8 @@ pub fn check(runs: &[(String, Request)]) -> Result<()> {
         let is_same = sinks.insert(text, name);
         if let Some(other) = is_same.filter(|_| text.contains("location=") || text.starts_with('@')) {
             return usage(format!(
-                "--sink {text} of {other} and {name} would write the same file: put {{stem}} or {{index}} into it, in the text itself"
+                "--sink {text} of {other} and {name} would write the same file: put {} into it, in the text itself",
+                word(other, name)
             ));
         }
     }
@@ -94,7 +103,8 @@ pub fn check(runs: &[(String, Request)]) -> Result<()> {
         for topic in request.topics()? {
             if let Some(other) = topics.insert(topic.clone(), name) {
                 return usage(format!(
-                    "{other} and {name} would both be told of at {topic}: put {{stem}} or {{index}} into it"
+                    "{other} and {name} would both be reported at {topic}: put {} into it",
+                    word(other, name)
                 ));
             }
         }
@@ -147,6 +157,8 @@ mod tests {
             same.starts_with("a and c would both be written to x.jsonl") && same.contains("{stem}"),
             "{same}"
         );
+        let named = said(&[run("a.mp4", "out/a.jsonl"), run("a.mp4 (2)", "out/a.jsonl")]);
+        assert!(named.ends_with("put {index} into it, as in '{stem}-{index}.jsonl'"), "{named}");
         assert!(said(&[run("a", "-"), run("b", "-")]).contains("--results - is for one video"));
         let both = said(&[run("a", "x.jsonl"), run("b", "./x.jsonl")]);
         assert!(both.contains("x.jsonl is given twice"), "{both}");

@@ -37,7 +37,7 @@ pub fn name_of(input: &Input) -> String {
 }
 
 /// A name without its last extension. Never `.` or `..`, which name folders.
-fn stem(name: &str) -> &str {
+pub(crate) fn stem(name: &str) -> &str {
     let stem = Path::new(name).file_stem().and_then(|stem| stem.to_str());
     stem.filter(|stem| !matches!(*stem, "." | "..")).unwrap_or(name)
 }
