@@ -367,7 +367,22 @@ fn forget_removes_what_runs_left_at_a_broker_and_nothing_else() {
     assert_eq!(forget(&["http://127.0.0.1/hook"]).status.code(), Some(2));
     let output = forget(&["mqtt://me:s3cret@127.0.0.1:1/yard"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("mqtt://127.0.0.1:1/yard") && !said(&output).contains("s3cret"));
+    let words = "error: cannot remove the topics of mqtt://127.0.0.1:1/yard: ";
+    assert!(said(&output).starts_with(words) && !said(&output).contains("s3cret"), "{}", said(&output));
+}
+
+#[test]
+fn events_that_are_lost_are_reported_with_quiet_too_and_are_no_failure_of_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    // A port that nobody listens at.
+    let words = ["-q", "--source", SOURCE, "--max-frames", "3", "--track", "140,150,40,40"];
+    let output = lockon(dir.path(), &[&words[..], &["--events", "mqtt://127.0.0.1:1/yard"]].concat())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let lines: Vec<_> = said(&output).lines().map(str::to_owned).collect();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].ends_with("events: 2 of 2 were not delivered to mqtt://127.0.0.1:1/yard"), "{lines:?}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `lockon events`: what earlier runs left at a broker.
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::{Args as ClapArgs, Subcommand};
 
 use lockon::events::{self, Forgotten};
@@ -44,7 +44,13 @@ where NAME stands for TOPIC.";
 
 pub(super) fn events(args: &EventsArgs) -> Result<Outcome> {
     let EventsCommand::Forget(args) = &args.command;
-    log::say(&describe(&events::forget(&args.address, args.force)?));
+    let forgotten = events::forget(&args.address, args.force).map_err(|error| match error {
+        lockon::Error::Output { name, reason } => {
+            anyhow!("cannot remove the topics of {}: {reason}", text::in_one_line(&name))
+        }
+        other => other.into(),
+    })?;
+    log::say(&describe(&forgotten));
     Ok(Outcome::Done)
 }
 

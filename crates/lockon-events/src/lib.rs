@@ -74,7 +74,7 @@ pub fn forget(typed: &str, is_forced: bool) -> Result<Forgotten> {
     let ReceiverAddress::Mqtt(broker) = ReceiverAddress::of(&typed.into())? else {
         return Err(Error::Usage("only a broker retains something: give mqtt://HOST/TOPIC".into()));
     };
-    let failure = |reason: String| Error::Output { name: format!("{NAME} at {}", broker.name), reason };
+    let failure = |reason: String| Error::Output { name: broker.name.clone(), reason };
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failure(error.to_string()))?;
     let result = runtime.block_on(mqtt::forget(&broker, is_forced));
@@ -439,7 +439,8 @@ impl Receiving {
         while is_in_time() && self.ended.recv_timeout(GLANCE) == Err(RecvTimeoutError::Timeout) {}
         let EventsSummary { name, lost, .. } = self.summary();
         if lost > 0 && !self.is_reader_gone() {
-            tracing::warn!("events: {lost} of {} were not delivered to {name}", self.pushed);
+            // Data is lost: --quiet does not hide that. The run itself has not failed.
+            tracing::error!("events: {lost} of {} were not delivered to {name}", self.pushed);
         }
         self.gives_up.send_replace(true);
     }
