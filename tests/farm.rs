@@ -474,6 +474,21 @@ fn of_many_jobs_that_are_forgotten_no_results_stay_and_those_of_others_do() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn numbers_that_cannot_be_printed_do_not_hide_that_the_jobs_were_submitted() {
+    let Some(farm) = Farm::start() else { return };
+    farm.videos(1);
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command =
+        farm.command(&["submit", "v0.mp4", "--track", "260,180,60,50", "--results", "{stem}.jsonl"]);
+    let output = command.stdout(full).output().unwrap();
+    let words = ["1 job", "the jobs were submitted, but their numbers could not be printed"];
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(words.iter().all(|word| stderr(&output).contains(word)), "{}", stderr(&output));
+    assert_eq!(farm.jobs().len(), 1);
+}
+
+#[test]
 fn jobs_are_cancelled_retried_and_forgotten() {
     let Some(farm) = Farm::start() else { return };
     let slow = Slow::new();

@@ -53,8 +53,10 @@ pub(in crate::cli) fn submit(args: &SubmitArgs) -> Result<Outcome> {
     let submitted = farm.submit(&jobs)?;
     // Scripts ask for jobs by their numbers.
     let ids: String = wholes.iter().map(|job| format!("{}\n", job.id)).collect();
-    print(&ids)?;
+    let printed = print(&ids);
     log::say(&describe(&submitted));
+    // A script that has no numbers must not submit them again.
+    printed.context("the jobs were submitted, but their numbers could not be printed")?;
     let bad: Vec<_> =
         jobs.iter().zip(&submitted).filter(|(_, told)| **told == Submitted::Unreadable).collect();
     if let Some((job, _)) = bad.first() {
