@@ -125,6 +125,15 @@ impl Guard {
         self.token.as_ref().is_some_and(|token| token.as_bytes().ct_eq(given.as_bytes()).into())
     }
 
+    /// True if the request has a host that a foreign DNS may have pointed here. Programs may send none, but
+    /// browsers always do.
+    pub(super) fn is_foreign_host(&self, headers: &HeaderMap) -> bool {
+        headers.get_all(HOST).iter().any(|host| {
+            let host = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
+            host.is_none_or(|host| !self.is_own_name(host.host()))
+        })
+    }
+
     /// True for names that no foreign DNS can have pointed here: IP addresses, `localhost`, and the name that
     /// the user gave.
     fn is_own_name(&self, host: &str) -> bool {

@@ -1,14 +1,21 @@
 //! The counts of runs over HTTP, as Prometheus asks for them: `GET /metrics`.
+//!
+//! At a loopback address only this machine's users can ask, and the web pages that they have open: a `Host`
+//! that a foreign DNS may have pointed here is refused, as on the page. Another address has any name.
 
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::Request;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{StatusCode, Uri};
+use axum::middleware::{self, Next};
+use axum::response::IntoResponse as _;
 use axum::routing::get;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
+use super::guard::Guard;
 use super::listen;
 use lockon_core::error::{Error, Result};
 use lockon_core::metrics::Registry;
@@ -38,7 +45,9 @@ impl MetricsServer {
         let failed = |cause| Error::Listen { address: address.to_string(), cause };
         let listener = address.listen()?;
         listener.set_nonblocking(true).map_err(failed)?;
-        let url = format!("http://{}/metrics", listener.local_addr().map_err(failed)?);
+        let at = listener.local_addr().map_err(failed)?;
+        let guard = at.ip().is_loopback().then(|| Guard::of(address, at)).transpose().map_err(failed)?;
+        let url = format!("http://{at}/metrics");
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .max_blocking_threads(1)
@@ -51,7 +60,7 @@ impl MetricsServer {
             tokio::net::TcpListener::from_std(listener).map_err(failed)?
         };
         let (over, is_over) = watch::channel(false);
-        runtime.spawn(listen::listen(listener, router(registry.clone()), is_over));
+        runtime.spawn(listen::listen(listener, router(registry.clone(), guard), is_over));
         Ok(Self { registry: registry.clone(), url, runtime: Some(runtime), over })
     }
 
@@ -92,7 +101,7 @@ impl Drop for MetricsServer {
     }
 }
 
-fn router(registry: Registry) -> Router {
+fn router(registry: Registry, guard: Option<Guard>) -> Router {
     let registry = Arc::new(registry);
     let text = move || {
         let registry = registry.clone();
@@ -100,7 +109,18 @@ fn router(registry: Registry) -> Router {
     };
     let elsewhere =
         async |uri: Uri| (StatusCode::NOT_FOUND, format!("nothing at {}: try /metrics\n", uri.path()));
-    Router::new().route("/metrics", get(text)).fallback(elsewhere)
+    let router = Router::new().route("/metrics", get(text)).fallback(elsewhere);
+    let Some(guard) = guard.map(Arc::new) else { return router };
+    router.layer(middleware::from_fn(move |request: Request, next: Next| {
+        let is_foreign = guard.is_foreign_host(request.headers());
+        async move {
+            if is_foreign {
+                let why = "unknown host name: ask by the IP address, or give NAME:PORT to --metrics\n";
+                return (StatusCode::MISDIRECTED_REQUEST, why).into_response();
+            }
+            next.run(request).await
+        }
+    }))
 }
 
 #[cfg(test)]
@@ -134,7 +154,7 @@ mod tests {
         answer
     }
 
-    const GET: &str = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    const GET: &str = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
     #[test]
     fn requests_are_answered_by_what_they_are() {
@@ -151,6 +171,33 @@ mod tests {
             let answer = ask(&server, request);
             assert!(answer.split(' ').nth(1) == Some(status), "{request:?}: {answer}");
         }
+    }
+
+    #[test]
+    fn a_name_that_dns_may_have_pointed_here_is_refused_at_a_loopback_address() {
+        let named = |server: &MetricsServer, host: &str| {
+            ask(server, &GET.replacen("localhost", host, 1)).split(' ').nth(1).unwrap().to_owned()
+        };
+        let own = server();
+        for (host, status) in [
+            ("evil.example", "421"),
+            ("127.0.0.1.evil.example:9100", "421"),
+            ("a@evil.example", "421"),
+            ("localhost\r\nHost: evil.example", "421"),
+            ("LOCALHOST:9100", "200"),
+            ("127.0.0.1:9100", "200"),
+            ("[::1]:9100", "200"),
+        ] {
+            assert_eq!(named(&own, host), status, "{host}");
+        }
+        // Others ask there, by whatever name this machine has for them.
+        let open = MetricsServer::start(&"0.0.0.0:0".parse().unwrap(), &Registry::default()).unwrap();
+        let port = open.url().rsplit(':').next().unwrap().trim_end_matches("/metrics").to_owned();
+        let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+        stream.write_all(GET.replacen("localhost", "yard.example", 1).as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 
     #[test]
