@@ -570,6 +570,63 @@ fn one_video_three_and_nine_fit_every_width() {
 }
 
 #[test]
+fn the_wall_does_not_scroll_sideways_with_one_long_file_name() {
+    let Some(browser) = Browser::start(1366, 800, false) else { return };
+    let clip = crate::util::root().join("examples/media/cars.mp4");
+    for letters in [84, 246] {
+        let folder = tempfile::tempdir().unwrap();
+        let name = format!("{}.mp4", "n".repeat(letters));
+        std::fs::copy(&clip, folder.path().join(&name)).unwrap();
+        let served = Served::serving(&folder.path().to_string_lossy(), &[]);
+        for is_open in [false, true] {
+            browser.open(&served.url);
+            browser.until("document.querySelectorAll('#files button').length === 1");
+            for width in [390, 1000, 1366, 1920] {
+                browser.resize(width, 900);
+                browser.until(&format!("window.innerWidth === {width}"));
+                let wide = browser.run(
+                    "return [document.documentElement, ...document.querySelectorAll('#wall, #wall *')]\
+                     .filter((e) => e.checkVisibility() && e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 0 \
+                     && getComputedStyle(e).overflowX !== 'hidden' && getComputedStyle(e).display !== 'inline')\
+                     .map((e) => [e.id || e.className || e.tagName, e.scrollWidth, e.clientWidth])",
+                );
+                browser.photograph(&format!("wall-{letters}-{is_open}-{width}"));
+                assert_eq!(wide, json!([]), "{letters} letters in {width} pixels");
+            }
+            if !is_open {
+                served.open_file(&name);
+            }
+        }
+        browser.open("about:blank");
+    }
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
+fn nothing_of_a_run_that_has_ended_can_be_changed() {
+    let Some(browser) = Browser::start(1366, 800, false) else { return };
+    let media = crate::util::root().join("examples/media");
+    let [clip, car] = ["cars.mp4", "car.png"].map(|name| media.join(name).to_string_lossy().into_owned());
+    let words = ["--template", &car, "--zone", "gate=0,0,300,0,300,300", "--threshold", "mean:31:5"];
+    let served = Served::start("0", &[&[&*clip][..], &words].concat());
+    browser.open(&served.url);
+    let removers = "[...document.querySelectorAll('#zones button:last-child, #templates button')]";
+    browser.until(&format!("{removers}.length === 2"));
+    assert_eq!(browser.run(&format!("return {removers}.some((b) => b.disabled)")), false);
+    served.set_speed("max");
+    browser.until("document.getElementById('state').textContent === 'ended'");
+    browser.until(&format!("{removers}.length === 2 && {removers}.every((b) => b.disabled)"));
+    let open = browser.run(
+        "return [...document.querySelectorAll('#video :is(button:not(.close), input, select)')]\
+         .filter((e) => e.checkVisibility() && !e.disabled && !e.closest('[inert]')).map((e) => e.id || e.textContent)",
+    );
+    browser.photograph("ended-controls");
+    // What looks at the run, and changes nothing.
+    assert_eq!(open, json!(["Copy"]));
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
 fn a_file_can_be_watched_paused_set_to_a_place_and_closed_after_its_end() {
     let Some(browser) = Browser::start(1366, 800, false) else { return };
     let clip = crate::util::root().join("examples/media/cars.mp4").to_string_lossy().into_owned();

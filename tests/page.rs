@@ -171,6 +171,16 @@ impl Served {
         answer
     }
 
+    /// Opens a video of the folder.
+    pub(crate) fn open_file(&self, name: &str) {
+        let answer = self.send("POST", "/api/videos", &json!({ "file": name }));
+        assert_eq!(answer.status, 201, "{}", answer.text());
+    }
+
+    pub(crate) fn set_speed(&self, speed: &str) {
+        assert_eq!(self.send("PUT", "/api/videos/0/pace", &json!({ "speed": speed })).status, 204);
+    }
+
     pub(crate) fn video(&self) -> Value {
         self.get("/api/videos").json()[0].clone()
     }
@@ -785,6 +795,25 @@ fn after_the_end_the_page_stays_while_a_browser_shows_it_and_a_script_has_its_wa
     assert_eq!(ended["frames"], 60);
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(served.video()["state"], "ended");
+    for (method, path, body) in [
+        ("PUT", "pace", json!({ "speed": 2 })),
+        ("PUT", "pace", json!({ "paused": true })),
+        ("PUT", "position", json!({ "seconds": 1 })),
+        ("POST", "step", Value::Null),
+        ("POST", "stop", Value::Null),
+        ("POST", "tracks", json!({ "box": [10, 10, 50, 50] })),
+        ("DELETE", "tracks", Value::Null),
+        ("PUT", "search", json!({ "min_score": 0.5 })),
+        ("DELETE", "zones/gate", Value::Null),
+        ("DELETE", "templates/car", Value::Null),
+    ] {
+        let answer = served.send(method, &format!("/api/videos/0/{path}"), &body);
+        assert_eq!(
+            (answer.status, &answer.json()["error"]),
+            (409, &json!("the run has ended")),
+            "{method} {path}"
+        );
+    }
     drop(socket);
     assert_eq!(served.end().0, Some(0));
     // Unless --exit-at-end ends it with the video.
@@ -922,7 +951,7 @@ fn a_jump_past_the_end_pauses_at_the_last_frame_and_does_not_end_the_run() {
     let send = |path: &str, body: Value| {
         assert_eq!(served.send("PUT", &format!("/api/videos/0/{path}"), &body).status, 204, "{path} {body}");
     };
-    for seconds in [1e11, 1000.0, 1e300, 4.8] {
+    for seconds in [1e9, 1000.0, 4.8] {
         send("pace", json!({ "paused": false }));
         send("position", json!({ "seconds": seconds }));
         let video = served.wait("the last frame", |video| video["frame"] == 59);
@@ -931,7 +960,7 @@ fn a_jump_past_the_end_pauses_at_the_last_frame_and_does_not_end_the_run() {
         send("position", json!({ "seconds": 0.5 }));
         served.wait("that frame", |video| video["frame"] == 7);
     }
-    send("position", json!({ "seconds": -1e11 }));
+    send("position", json!({ "seconds": 0 }));
     served.wait("the first frame", |video| video["frame"] == 0);
     send("pace", json!({ "paused": false, "speed": "max" }));
     let (code, said) = served.end();
@@ -1061,6 +1090,8 @@ fn every_error_of_the_api_has_the_same_form() {
         (400, "PUT", "/api/videos/0/search", "{}"),
         (404, "GET", "/api/videos/7", ""),
         (404, "GET", "/nothing", ""),
+        (404, "PUT", "/api/videos/0/tracks/77/name", r#"{"name":"a"}"#),
+        (404, "PUT", "/api/videos/0/tracks/77/name", r#"{"name":""}"#),
         (405, "POST", "/api/videos/0/plot", "{}"),
         (409, "DELETE", "/api/videos/0/tracks/77", ""),
         (409, "POST", "/api/page/close", ""),
@@ -1077,6 +1108,54 @@ fn every_error_of_the_api_has_the_same_form() {
     is_error(&token.get("/api/videos"), 401, "no token");
     // Other answers stay as they are.
     assert_eq!(served.get("/").header("content-type"), Some("text/html; charset=utf-8"));
+}
+
+#[test]
+fn an_error_names_the_field_that_is_wrong_and_what_is_expected_and_no_type_of_rust() {
+    let served = Served::ball(&[]);
+    let json = [("Content-Type", "application/json")];
+    let expected = "expected {\"box\": [X, Y, W, H], \"frame\": N}";
+    for (method, path, body, words) in [
+        ("POST", "tracks", "[]", ["length 0 is wrong", expected]),
+        ("POST", "tracks", "{}", ["missing key `box`", expected]),
+        ("POST", "tracks", r#"{"box":[1,2,3]}"#, ["box: length 3 is wrong", expected]),
+        ("POST", "tracks", r#"{"box":["a",1,1,1]}"#, ["box[0]: string \"a\" is wrong", expected]),
+        ("POST", "tracks", r#"{"box":[1,2,3,0.5]}"#, ["box[3]: number `0.5` is wrong", expected]),
+        ("POST", "tracks", r#"{"box":[1,2,3,4],"frame":-1}"#, ["frame: number `-1` is wrong", expected]),
+        ("POST", "tracks", r#"{"box":[1,2,3,4],"x":1}"#, ["unknown key `x`", expected]),
+        (
+            "PUT",
+            "search",
+            r#"{"max_matches":-1}"#,
+            ["max_matches: number `-1`", "\"max_matches\": 1 or more"],
+        ),
+        ("PUT", "pace", r#"{"speed":[]}"#, ["speed: expected", "number or \"max\""]),
+        ("PUT", "pace", r#"{"paused":"x"}"#, ["paused: string \"x\" is wrong", "true or false"]),
+        ("PUT", "position", r#"{"seconds":null}"#, ["seconds: null is wrong", "{\"seconds\": number}"]),
+        ("PUT", "position", r#"{"seconds":-5}"#, ["seconds: expected 0 to 1000000000", "past the end"]),
+        ("PUT", "position", r#"{"seconds":1e308}"#, ["seconds: expected 0 to 1000000000", "past the end"]),
+        (
+            "PUT",
+            "zones/z",
+            r#"{"corners":[[0]]}"#,
+            ["corners[0]: length 1 is wrong", "[[X, Y], [X, Y], [X, Y], ...]"],
+        ),
+        ("PUT", "tracks/1/name", r#"{"name":5}"#, ["name: number `5` is wrong", "{\"name\": \"TEXT\"}"]),
+        ("DELETE", "tracks/x", "", ["track \"x\"", "expected a whole number"]),
+        ("DELETE", "tracks/4294967296", "", ["track \"4294967296\"", "expected a whole number"]),
+        ("PUT", "zones/%ff", "{}", ["zone: expected UTF-8", "zone"]),
+        ("GET", "plot?seconds=x", "", ["seconds: expected seconds=SECONDS", "seconds"]),
+        ("GET", "picture.jpg?width=-1", "", ["width: expected width=PIXELS", "view=overlay or view=mask"]),
+    ] {
+        let answer = served.request(method, &format!("/api/videos/0/{path}"), &json, body.as_bytes());
+        let error = answer.json()["error"].as_str().unwrap().to_owned();
+        assert!((400..500).contains(&answer.status), "{path} {body}: {}", answer.status);
+        assert!(words.iter().all(|word| error.contains(word)), "{path} {body}: {error}");
+        let of_rust = ["u32", "u64", "usize", "f64", "struct", "enum", "variant", "invalid digit"];
+        assert!(!of_rust.iter().any(|word| error.contains(word)), "{path} {body}: {error}");
+    }
+    let answer = served.get("/api/videos/x");
+    assert!(answer.text().contains("video \\\"x\\\": expected a whole number"), "{}", answer.text());
 }
 
 /// Bars of 10 pixels, as a PNG: a file that is small for its pixels.
@@ -1411,9 +1490,19 @@ fn two_runs_of_one_video_have_names_of_their_own_and_never_write_the_same_file()
     let again = served.send("POST", "/api/videos", &json!({ "file": "<i>cars.mp4" }));
     assert_eq!(again.status, 409, "{}", again.text());
     assert!(again.text().contains("would both be written to"), "{}", again.text());
+    assert!(again.text().contains("put {stem} or {index} into it"), "{}", again.text());
     // When the first has ended, that is what -y is for.
     served.send("POST", "/api/videos/0/stop", &Value::Null);
     within("a second run", || Some(served.send("POST", "/api/videos", &cars)).filter(|a| a.status == 201));
+    drop(served);
+    let served = Served::serving(&folder, &["--results", &results("{stem}.jsonl")]);
+    assert_eq!(served.send("POST", "/api/videos", &cars).status, 201);
+    let again = served.send("POST", "/api/videos", &cars);
+    assert!(
+        again.status == 409 && again.text().contains("put {index} into it, as in '{stem}-{index}.jsonl'"),
+        "{}",
+        again.text()
+    );
     drop(served);
     let served = Served::serving(&folder, &["--results", &results("{stem}-{index}.jsonl")]);
     for id in [0, 1] {

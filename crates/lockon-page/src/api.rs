@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::rejection::JsonRejection;
 use axum::extract::ws::WebSocketUpgrade;
-use axum::extract::{DefaultBodyLimit, FromRequest, Path, Query, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRequest, Request, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, LOCATION, SET_COOKIE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::middleware::{self, Next};
@@ -22,6 +21,7 @@ use lockon_core::results::{FrameRecord, Record};
 use lockon_core::text;
 
 use super::Shared;
+use super::asked::{Form, Path, Query, Sent, sent};
 use super::feed::{self, Look};
 use super::guard::Verdict;
 use super::live;
@@ -46,6 +46,9 @@ const PICTURE: Duration = Duration::from_secs(5);
 /// How long an answer waits until a video is open.
 const OPENING: Duration = Duration::from_secs(12);
 const _: () = assert!(OPENING.as_secs() < PATIENCE.as_secs());
+
+/// Maximum time of a jump: thirty years.
+const MOST_SECONDS: f64 = 1e9;
 
 /// Records written at a time when results are saved.
 const RECORDS: usize = 1000;
@@ -78,7 +81,6 @@ const FILES: [(&str, &str, &str); 5] = [
 ];
 
 type Server = State<Arc<Shared>>;
-type Sent<T> = Result<Json<T>, JsonRejection>;
 
 /// All routes.
 pub(super) fn router(shared: &Arc<Shared>) -> Router {
@@ -234,6 +236,12 @@ fn find(shared: &Shared, id: usize) -> Result<Arc<Video>, Refused> {
     shared.video(id).ok_or_else(|| refuse(StatusCode::NOT_FOUND, "there is no such video"))
 }
 
+/// As `find`, of a run that can still be changed.
+fn active(shared: &Shared, id: usize) -> Result<Arc<Video>, Refused> {
+    let video = find(shared, id)?;
+    if video.has_ended() { Err(refuse(StatusCode::CONFLICT, orders::ENDED)) } else { Ok(video) }
+}
+
 #[derive(Deserialize)]
 struct Wanted {
     width: Option<usize>,
@@ -247,6 +255,10 @@ enum View {
     #[default]
     Overlay,
     Mask,
+}
+
+impl Form for Wanted {
+    const FORM: &'static str = "width=PIXELS, view=overlay or view=mask";
 }
 
 impl Wanted {
@@ -310,6 +322,10 @@ struct Span {
     seconds: f64,
 }
 
+impl Form for Span {
+    const FORM: &'static str = "seconds=SECONDS";
+}
+
 impl Span {
     fn usual() -> f64 {
         180.0
@@ -368,11 +384,6 @@ fn line(record: &Record<'_>) -> Vec<u8> {
     line
 }
 
-/// The body, or the reason why it is refused.
-fn sent<T>(body: Sent<T>) -> Result<T, Refused> {
-    body.map(|Json(body)| body).map_err(|error| refuse(error.status(), &error.body_text()))
-}
-
 async fn follow(
     State(shared): Server,
     Path(id): Path<usize>,
@@ -407,6 +418,10 @@ struct Name {
     name: String,
 }
 
+impl Form for Name {
+    const FORM: &'static str = "{\"name\": \"TEXT\"}";
+}
+
 async fn rename(
     State(shared): Server,
     Path((id, track)): Path<(usize, u32)>,
@@ -415,7 +430,8 @@ async fn rename(
     let video = find(&shared, id)?;
     let Name { name } = sent(body)?;
     let name = called(&name)?;
-    if !name.is_empty() && !video.is_followed(track) {
+    let is_known = video.is_followed(track) || (name.is_empty() && video.has_name(track));
+    if !is_known {
         return Err(refuse(StatusCode::NOT_FOUND, "there is no such track"));
     }
     video.rename(track, &name).map_err(|why| refuse(StatusCode::CONFLICT, why))?;
@@ -433,6 +449,11 @@ struct Limits {
     roi: Option<String>,
     /// In the form of `--threshold`; empty text is none.
     threshold: Option<String>,
+}
+
+impl Form for Limits {
+    const FORM: &'static str = "{\"min_score\": -1 to 1, \"max_matches\": 1 or more, \"max_overlap\": 0 to 1, \"roi\": \"X,Y,W,H\", \
+         \"threshold\": \"METHOD:BLOCK:VALUE\"}, each if wanted";
 }
 
 impl Limits {
@@ -525,6 +546,10 @@ struct Corners {
     corners: Vec<[f64; 2]>,
 }
 
+impl Form for Corners {
+    const FORM: &'static str = "{\"corners\": [[X, Y], [X, Y], [X, Y], ...]}, in pixels";
+}
+
 async fn set_zone(
     State(shared): Server,
     Path((id, name)): Path<(usize, String)>,
@@ -560,8 +585,12 @@ enum AskedSpeed {
     Word(String),
 }
 
+impl Form for Pace {
+    const FORM: &'static str = "{\"paused\": true or false, \"speed\": number or \"max\"}, each if wanted";
+}
+
 async fn pace(State(shared): Server, Path(id): Path<usize>, body: Sent<Pace>) -> Result<Response, Refused> {
-    let video = find(&shared, id)?;
+    let video = active(&shared, id)?;
     let Pace { paused, speed } = sent(body)?;
     if paused.is_none() && speed.is_none() {
         return Err(refuse(StatusCode::BAD_REQUEST, "give `paused` or `speed`"));
@@ -590,17 +619,26 @@ struct Position {
     seconds: f64,
 }
 
+impl Form for Position {
+    const FORM: &'static str = "{\"seconds\": number}";
+}
+
 async fn jump(
     State(shared): Server,
     Path(id): Path<usize>,
     body: Sent<Position>,
 ) -> Result<Response, Refused> {
     let video = find(&shared, id)?;
-    if video.jump_to(sent(body)?.seconds) {
+    let Position { seconds } = sent(body)?;
+    if !(0.0..=MOST_SECONDS).contains(&seconds) {
+        let why = format!("seconds: expected 0 to {MOST_SECONDS}; a time past the end is the last frame");
+        return Err(refuse(StatusCode::BAD_REQUEST, &why));
+    }
+    if video.jump_to(seconds) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let why = if video.has_ended() {
-        "the run has ended"
+        orders::ENDED
     } else if video.shown.is_live {
         "a camera or stream cannot jump"
     } else {
@@ -610,11 +648,11 @@ async fn jump(
 }
 
 async fn step(State(shared): Server, Path(id): Path<usize>) -> Result<Response, Refused> {
-    find(&shared, id)?.step();
+    active(&shared, id)?.step();
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 async fn stop(State(shared): Server, Path(id): Path<usize>) -> Result<Response, Refused> {
-    find(&shared, id)?.shown.control.stop();
+    active(&shared, id)?.shown.control.stop();
     Ok(StatusCode::NO_CONTENT.into_response())
 }

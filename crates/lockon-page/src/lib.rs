@@ -12,6 +12,7 @@
 //! | `listen.rs` | connections: their number and time limits |
 //! | `guard.rs` | access control: token, host, origin |
 //! | `api.rs` | the HTTP API: addresses, JSON, answers |
+//! | `asked.rs` | parts of a request, with errors for people |
 //! | `orders.rs` | orders to a run and their answers |
 //! | `lobby.rs` | the page's name, videos that wait, closing the page |
 //! | `offers.rs` | cameras and files that can be opened from the page |
@@ -32,6 +33,7 @@
 //! | `page/` | the files for the browser, and the description of the API |
 
 mod api;
+mod asked;
 mod feed;
 mod folder;
 mod guard;

@@ -18,6 +18,7 @@ use lockon_core::locks::lock;
 use lockon_core::text;
 use lockon_gst::cameras::Camera;
 
+use super::asked::Form;
 use super::folder::{Folder, OfferedFile};
 use super::work::{place, work};
 
@@ -76,6 +77,10 @@ struct OfferedCamera {
 pub(super) enum Wish {
     Camera(String),
     File(String),
+}
+
+impl Form for Wish {
+    const FORM: &'static str = "{\"file\": \"NAME\"} or {\"camera\": \"DEVICE\"}";
 }
 
 /// A camera or file that was chosen on a page, whose client waits for an answer.

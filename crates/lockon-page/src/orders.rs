@@ -21,6 +21,7 @@ use lockon_core::text;
 use lockon_gst::stills;
 
 use super::Shared;
+use super::asked::Form;
 use super::video::{MOST_TEMPLATE_BYTES, Video};
 use super::work::{place, work};
 
@@ -29,6 +30,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// As `PATIENCE`, for a run that pauses: only orders that are refused at once are answered by then.
 const AT_ONCE: Duration = Duration::from_millis(50);
+
+/// Why a run takes no orders any more.
+pub(super) const ENDED: &str = "the run has ended";
 
 /// A box in a frame.
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -39,6 +43,11 @@ pub(super) struct Drawn {
     rect: [u32; 4],
     /// The frame that shows the box; `None` is the next one.
     frame: Option<u64>,
+}
+
+impl Form for Drawn {
+    const FORM: &'static str =
+        "{\"box\": [X, Y, W, H], \"frame\": N}, whole numbers of pixels, and the frame if wanted";
 }
 
 impl Drawn {
@@ -195,6 +204,9 @@ fn too_many() -> Refused {
 
 /// Gives an order to a run and waits for its answer on another thread.
 async fn ask(shared: &Shared, video: &Arc<Video>, order: impl FnOnce(&Control) -> Result<Reply>) -> Response {
+    if video.has_ended() {
+        return refuse(StatusCode::CONFLICT, ENDED).into_response();
+    }
     let Some(place) = place(&shared.orders) else { return too_many().into_response() };
     let control = &video.shown.control;
     let reply = match order(control) {

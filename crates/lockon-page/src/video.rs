@@ -390,6 +390,11 @@ impl Video {
             .is_some_and(|newest| newest.record.tracks.iter().any(|followed| followed.id == track))
     }
 
+    /// True if a name was given to a track, which may be gone.
+    pub(super) fn has_name(&self, track: u32) -> bool {
+        self.state().names.contains_key(&track)
+    }
+
     /// The run has something to do now: it resumes if it waited for that.
     pub(super) fn has_work(&self) {
         if self.waits.swap(false, Ordering::Relaxed) {

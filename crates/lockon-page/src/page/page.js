@@ -608,14 +608,17 @@ class View {
     $('state').textContent = status.state;
     this.showTransport(status);
     this.showEnd(status);
-    this.showZones(status.zones);
+    this.showZones(status.zones, status.state === 'ended');
     this.showHappenings(status.happened);
     $('view').hidden = !status.search.threshold;
     if (!status.search.threshold && this.mask) this.toggleMask(true);
-    this.showSearch(status.search);
+    this.showSearch(status.search, status.state === 'ended');
     $('tools').hidden = status.state === 'ended';
     $('drawn-name').placeholder = this.freeName;
     for (const id of ['pause', 'step', 'speed', 'stop', 'clear', 'view', 'correct', 'forget']) $(id).disabled = status.state === 'ended';
+    // Also for the keyboard.
+    for (const id of ['limits', 'thresholding']) $(id).inert = status.state === 'ended';
+    $('file').disabled = status.state === 'ended';
     $('save').download = `${status.name.replace(/[^\w.-]+/g, '_')}.jsonl`;
     const spread = (id, value) => {
       const figure = $(id);
@@ -709,8 +712,8 @@ class View {
   }
 
   // Zones with their counts. Copy gives the option that makes the same zone.
-  showZones(zones) {
-    const key = JSON.stringify(zones);
+  showZones(zones, isEnded) {
+    const key = JSON.stringify([zones, isEnded]);
     if (key === this.zonesShown) return;
     this.zonesShown = key;
     $('zones').replaceChildren(...zones.map(({ name, inside, text }, index) => {
@@ -721,6 +724,7 @@ class View {
       copy.title = 'Copy this zone as an option of lockon run';
       copy.onclick = () => copyText(`--zone '${text.replaceAll("'", "'\\''")}'`);
       const off = make('button', '×');
+      off.disabled = isEnded;
       off.title = `Remove zone ${name}`;
       off.setAttribute('aria-label', off.title);
       off.onclick = () => order('DELETE', `${this.path}/zones/${encodeURIComponent(name)}`);
@@ -894,14 +898,15 @@ class View {
   }
 
   // The current search. An element with the focus keeps its value.
-  showSearch(search) {
-    const key = JSON.stringify(search);
+  showSearch(search, isEnded) {
+    const key = JSON.stringify([search, isEnded]);
     if (key === this.searched) return;
     this.searched = key;
     $('templates').replaceChildren(...search.templates.map(({ name, w, h }) => {
       const line = make('li');
       const off = make('button', '×');
       off.type = 'button';
+      off.disabled = isEnded;
       off.title = `Remove template ${name}`;
       off.setAttribute('aria-label', off.title);
       off.onclick = () => order('DELETE', `${this.path}/templates/${encodeURIComponent(name)}`);
