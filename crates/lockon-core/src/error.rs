@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::geometry::{Rect, Size};
+use crate::message::{Dialect, Message, ON_CPU, Setting};
 use crate::text;
 
 /// The kinds of still pictures that are read.
@@ -32,6 +33,9 @@ pub enum Error {
     /// Options that contradict each other, or one that is missing.
     #[error("{0}")]
     Usage(String),
+    /// Settings that do not go together, or that the device does not have.
+    #[error("{0}")]
+    Settings(Message),
     /// A file or folder could not be read or written.
     #[error("cannot {action} {}: {cause}", text::path(path))]
     File {
@@ -182,7 +186,7 @@ pub enum Error {
         reason: String,
     },
     /// A device that was asked for is not to be had, or failed.
-    #[error("{backend}: {fault}")]
+    #[error("{backend}: {}", fault.told(Dialect::Options))]
     Backend {
         /// `cuda`, `cpu`.
         backend: &'static str,
@@ -207,10 +211,10 @@ pub enum Error {
         /// How much may be taken.
         limit: Bytes,
         /// What would help.
-        remedy: &'static str,
+        remedy: Message,
     },
     /// The system gives no more memory.
-    #[error("the system has no {wanted} of memory for {what}: free some memory, or use a smaller --memory")]
+    #[error("the system has no {wanted} of memory for {what}: {}", less_memory())]
     NoMemory {
         /// What the memory is for.
         what: &'static str,
@@ -242,18 +246,16 @@ pub enum Error {
 #[non_exhaustive]
 pub enum DeviceFault {
     /// The program was built without what drives it.
-    #[error("this build has no CUDA: build it with the feature `cuda`, or use --backend cpu")]
+    #[error("this build has no CUDA")]
     NotBuilt,
     /// Its driver is not installed.
-    #[error("no NVIDIA driver is installed ({library} was not found); install one, or use --backend cpu")]
+    #[error("no NVIDIA driver is installed ({library} was not found)")]
     NoDriver {
         /// The library that was looked for.
         library: &'static str,
     },
     /// Its driver is older than the kernels.
-    #[error(
-        "the driver knows CUDA {found} and {needed} is needed; install a newer driver, or use --backend cpu"
-    )]
+    #[error("the driver knows CUDA {found} and {needed} is needed")]
     DriverTooOld {
         /// The newest CUDA version that it knows.
         found: CudaVersion,
@@ -269,7 +271,7 @@ pub enum DeviceFault {
         count: usize,
     },
     /// The device lacks what the kernels need.
-    #[error("{name} has compute capability {found} and {needed} is needed; use --backend cpu")]
+    #[error("{name} has compute capability {found} and {needed} is needed")]
     DeviceTooOld {
         /// The device.
         name: String,
@@ -279,7 +281,7 @@ pub enum DeviceFault {
         needed: CudaVersion,
     },
     /// The frames are larger than the device's textures.
-    #[error("frames of {frame} are larger than the {max} that it can take; use --backend cpu")]
+    #[error("frames of {frame} are larger than the {max} that it can take")]
     FrameTooLarge {
         /// Their size.
         frame: Size,
@@ -288,7 +290,7 @@ pub enum DeviceFault {
     },
     /// Device or pinned host memory is exhausted.
     #[error(
-        "no room for {what}, {}: {} of its {} are free; use a smaller --depth if it is not 1, or --backend cpu",
+        "no room for {what}, {}: {} of its {} are free",
         Bytes(*wanted as u64), Bytes(*free as u64), Bytes(*total as u64)
     )]
     OutOfMemory {
@@ -302,10 +304,7 @@ pub enum DeviceFault {
         total: usize,
     },
     /// Page-locked memory of the host is exhausted.
-    #[error(
-        "the host has no {} of page-locked memory for {what}; free some, or use --backend cpu",
-        Bytes(*wanted as u64)
-    )]
+    #[error("the host has no {} of page-locked memory for {what}", Bytes(*wanted as u64))]
     OutOfHostMemory {
         /// What the memory was for.
         what: &'static str,
@@ -321,17 +320,47 @@ pub enum DeviceFault {
         reason: String,
     },
     /// The device failed while it worked. What was in flight is gone, and nothing more can be asked of it.
-    #[error("the device was lost: {reason}; run again, or with --on-device-loss cpu")]
+    #[error("the device was lost: {reason}")]
     Lost {
         /// What the driver said.
         reason: String,
     },
+    /// Another fault of a device that was opened for chosen kernels, which the CPU does not have.
+    #[error("{0}")]
+    OfKernels(Box<Self>),
     /// Anything else.
     #[error("{0}")]
     Other(String),
 }
 
 impl DeviceFault {
+    /// What fixes it, if that is known.
+    pub fn remedy(&self) -> Option<Message> {
+        Some(match self {
+            Self::NotBuilt => Message::new("build it with the feature `cuda`, or use {}", [ON_CPU]),
+            Self::NoDriver { .. } => Message::new("install one, or use {}", [ON_CPU]),
+            Self::DriverTooOld { .. } => Message::new("install a newer driver, or use {}", [ON_CPU]),
+            Self::DeviceTooOld { .. } | Self::FrameTooLarge { .. } => Message::new("use {}", [ON_CPU]),
+            Self::OutOfMemory { .. } => {
+                Message::new("use a smaller {} if it is not 1, or {}", [Setting::named("depth"), ON_CPU])
+            }
+            Self::OutOfHostMemory { .. } => Message::new("free some, or use {}", [ON_CPU]),
+            Self::Lost { .. } => {
+                Message::new("run again, or with {}", [Setting::with("on-device-loss", "cpu")])
+            }
+            Self::OfKernels(fault) => fault.remedy()?.and(" and no {}", [Setting::named("kernel")]),
+            Self::NoSuchDevice { .. } | Self::Launch { .. } | Self::Other(_) => return None,
+        })
+    }
+
+    /// The fault and its remedy.
+    fn told(&self, dialect: Dialect) -> String {
+        match self.remedy() {
+            Some(remedy) => format!("{self}; {}", remedy.told(dialect)),
+            None => self.to_string(),
+        }
+    }
+
     /// True if the device failed while it worked, or has no room for what it is asked.
     pub fn is_lost(&self) -> bool {
         matches!(
@@ -422,7 +451,30 @@ pub enum TemplateFault {
     },
 }
 
+/// An error that ends with a remedy, with the remedy in a dialect.
+fn in_dialect(error: &Error, remedy: &Message, dialect: Dialect) -> String {
+    let text = error.to_string();
+    let what = text.strip_suffix(&remedy.to_string()).unwrap_or(&text);
+    what.to_owned() + &remedy.told(dialect)
+}
+
+/// What helps where the system has no memory.
+fn less_memory() -> Message {
+    Message::new("free some memory, or use a smaller {}", [Setting::named("memory")])
+}
+
 impl Error {
+    /// The error with the settings that it names in a dialect. As text it has those of the program.
+    pub fn told(&self, dialect: Dialect) -> String {
+        match self {
+            Self::Backend { backend, fault } => format!("{backend}: {}", fault.told(dialect)),
+            Self::Settings(message) => message.told(dialect),
+            Self::MemoryLimit { remedy, .. } => in_dialect(self, remedy, dialect),
+            Self::NoMemory { .. } => in_dialect(self, &less_memory(), dialect),
+            _ => self.to_string(),
+        }
+    }
+
     /// True for a picture of a kind that is read, stored in a way that is not: another decoder may read it.
     pub fn is_unsupported_picture(&self) -> bool {
         #[cfg(feature = "pictures")]
@@ -434,7 +486,7 @@ impl Error {
 
     /// True for a wrong request (exit code 2), false for a failure at run time (exit code 1).
     pub fn is_usage(&self) -> bool {
-        matches!(self, Self::Value { .. } | Self::Usage(_) | Self::Launch { .. })
+        matches!(self, Self::Value { .. } | Self::Usage(_) | Self::Settings(_) | Self::Launch { .. })
     }
 
     /// True if a device failed while it worked, or has no room for what it is asked, so that another could

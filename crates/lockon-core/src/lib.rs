@@ -27,6 +27,7 @@ pub mod judge;
 pub mod kept;
 pub mod locks;
 pub mod memory;
+pub mod message;
 pub mod metrics;
 pub mod orders;
 #[cfg(feature = "output")]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::config::{Angles, Scales};
 use crate::error::{Bytes, Error, Result, TemplateFault};
+use crate::message::{Message, PYRAMID, Setting};
 use crate::frame::{Plane, Size};
 
 mod written;
@@ -341,9 +342,12 @@ impl Bank {
             }
         }
         if pixels > MAX_BANK_PIXELS {
-            return Err(Error::Usage(format!(
-                "templates in all sizes and directions have {pixels} pixels, more than {MAX_BANK_PIXELS}: --search pyramid makes \
-                 them as it needs them"
+            return Err(Error::Settings(Message::new(
+                format!(
+                    "templates in all sizes and directions have {pixels} pixels, more than {MAX_BANK_PIXELS}: \
+                     {{}} makes them as it needs them"
+                ),
+                [PYRAMID],
             )));
         }
         let wanted = Bytes(2 * pixels);
@@ -352,7 +356,10 @@ impl Bank {
                 what: "a bank of the templates in all sizes and directions".into(),
                 wanted,
                 limit,
-                remedy: "give more --memory, or --search pyramid, which makes them as it needs them",
+                remedy: Message::new(
+                    "give more {}, or {}, which makes them as it needs them",
+                    [Setting::named("memory"), PYRAMID],
+                ),
             });
         }
         Ok(())

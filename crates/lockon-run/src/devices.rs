@@ -13,6 +13,7 @@ use crate::backend::{Backend, Options, Standing, cpu, cuda};
 use crate::hardware::may_have_gpu;
 use lockon_core::config::{BackendChoice, Gpus, Kernels, OnDeviceLoss};
 use lockon_core::error::{DeviceFault, Error, Result};
+use lockon_core::message::{Message, ON_CPU, PYRAMID, Setting};
 use lockon_core::locks::lock;
 use lockon_core::surface::Traffic;
 
@@ -469,20 +470,20 @@ pub fn open_gpu(
 }
 
 /// True for what a GPU cannot do and the CPU perhaps can: it makes the templates of a pyramid as it needs
-/// them, where a GPU needs all of them (`MemoryLimit`, or `Usage` if there are too many for any bank).
+/// them, where a GPU needs all of them (`MemoryLimit`, or `Settings` if there are too many for any bank).
 fn may_suit_the_cpu(why: &Error) -> bool {
     matches!(
         why,
-        Error::Backend { .. } | Error::MemoryLimit { .. } | Error::NoMemory { .. } | Error::Usage(_)
+        Error::Backend { .. } | Error::MemoryLimit { .. } | Error::NoMemory { .. } | Error::Settings(_)
     )
 }
 
 /// The error with a remedy that helps whoever chose kernels: the CPU has none of them.
 fn without_kernels(why: Error) -> Error {
-    let remedy = "use --backend cpu";
+    let names_cpu = |fault: &DeviceFault| fault.remedy().is_some_and(|remedy| remedy.names(&ON_CPU));
     match why {
-        Error::Backend { backend, fault } if !fault.is_lost() && fault.to_string().ends_with(remedy) => {
-            Error::Backend { backend, fault: DeviceFault::Other(format!("{fault} and no --kernel")) }
+        Error::Backend { backend, fault } if !fault.is_lost() && names_cpu(&fault) => {
+            Error::Backend { backend, fault: DeviceFault::OfKernels(fault.into()) }
         }
         why => why,
     }
@@ -502,7 +503,7 @@ fn tell_cpu(why: &dyn fmt::Display) {
 /// if there is a GPU.
 ///
 /// # Errors
-/// `Backend` if it is not to be had; `Usage` if kernels were chosen for a device that has none; those of
+/// `Backend` if it is not available; `Settings` if kernels were chosen for a device that has none; those of
 /// [`Standing::check`].
 pub fn open(options: &Options, standing: &Standing) -> Result<Box<dyn Backend>> {
     let open_cpu =
@@ -510,19 +511,22 @@ pub fn open(options: &Options, standing: &Standing) -> Result<Box<dyn Backend>> 
     if standing.pyramid.is_some() {
         return match options.choice {
             BackendChoice::Cuda(_) | BackendChoice::CudaOf(_) => {
-                Err(Error::Usage("--search pyramid is the CPU backend's: it needs --backend cpu".into()))
+                let text = "{} is the CPU backend's: it needs {}";
+                Err(Error::Settings(Message::new(text, [PYRAMID, ON_CPU])))
             }
             BackendChoice::Auto => {
-                tell_cpu(&"--search pyramid is the CPU backend's");
+                tell_cpu(&Message::new("{} is the CPU backend's", [PYRAMID]));
                 open_cpu()
             }
             BackendChoice::Cpu => open_cpu(),
         };
     }
     if options.choice == BackendChoice::Cpu && options.kernels != Kernels::default() {
-        return Err(Error::Usage(
-            "--kernel chooses among the CUDA backend's: it needs --backend cuda".into(),
-        ));
+        let settings = [Setting::named("kernel"), Setting::with("backend", "cuda")];
+        return Err(Error::Settings(Message::new(
+            "{} chooses among the CUDA backend's kernels: it needs {}",
+            settings,
+        )));
     }
     match open_gpu(options, || Ok(standing.clone()))? {
         Some(gpu) => Ok(gpu),
@@ -552,9 +556,9 @@ mod tests {
             what: "a bank".into(),
             wanted: Bytes(2),
             limit: Bytes(1),
-            remedy: "more memory",
+            remedy: Message::new("more memory", []),
         };
-        let too_many = || Error::Usage("templates in all sizes and directions have too many pixels".into());
+        let too_many = || Error::Settings(Message::new("too many pixels", []));
         let smaller = || Error::NothingFits { smallest: Size::new(9, 9), area: Size::new(8, 8) };
         assert!(may_suit_the_cpu(&limit()) && may_suit_the_cpu(&too_many()));
         assert!(!may_suit_the_cpu(&smaller()) && !may_suit_the_cpu(&Error::Stopped));

@@ -15,6 +15,7 @@ use lockon_core::error::{Error, Result};
 use lockon_core::frame::{Rect, Size, VideoFormat};
 use lockon_core::judge;
 use lockon_core::memory;
+use lockon_core::message::{Message, ON_CPU, PYRAMID, Setting};
 use lockon_core::ports::Follow;
 use lockon_core::results::{RunRecord, SettingsRecord, TemplateRecord};
 use lockon_core::search::{Search, Sought};
@@ -173,30 +174,33 @@ pub fn check_device(
     search: Option<SearchMethod>,
     threshold: Option<ThresholdSpec>,
 ) -> Result<()> {
-    let usage = |text: String| Err(Error::Usage(text));
+    let refused = |text: &'static str, settings: Vec<Setting>| Err(Error::Settings(Message::new(text, settings)));
+    let of_kernel = |kernel: &Kernel| Setting::of("kernel", kernel);
     let is_coarse = search == Some(SearchMethod::Pyramid);
     if is_coarse && matches!(backend, BackendChoice::Cuda(_) | BackendChoice::CudaOf(_)) {
-        return usage("--search pyramid is the CPU backend's: it needs --backend cpu".into());
+        return refused("{} is the CPU backend's: it needs {}", vec![PYRAMID, ON_CPU]);
     }
     if let Some(kernel) = kernels.first().filter(|_| is_coarse) {
-        return usage(format!(
-            "--search pyramid is the CPU backend's, and --kernel {kernel} the CUDA backend's"
-        ));
+        return refused(
+            "{} is the CPU backend's, and {} the CUDA backend's",
+            vec![PYRAMID, of_kernel(kernel)],
+        );
     }
     for (index, kernel) in kernels.iter().enumerate() {
         if backend == BackendChoice::Cpu {
-            return usage(format!("--kernel {kernel} is the CUDA backend's: it needs --backend cuda"));
+            let on_gpu = Setting::with("backend", "cuda");
+            return refused("{} is the CUDA backend's: it needs {}", vec![of_kernel(kernel), on_gpu]);
         }
         let has_work = match kernel {
             Kernel::Ncc(_) => search.is_some(),
             Kernel::Box(_) | Kernel::Gaussian(_) => threshold.is_some_and(|spec| kernel.makes(spec.method)),
         };
         if !has_work {
-            return usage(format!("--kernel {kernel} has nothing to do here"));
+            return refused("{} has nothing to do here", vec![of_kernel(kernel)]);
         }
         let same = |other: &&Kernel| std::mem::discriminant(*other) == std::mem::discriminant(kernel);
         if let Some(other) = kernels[..index].iter().find(same) {
-            return usage(format!("--kernel {other} and --kernel {kernel} are for the same work"));
+            return refused("{} and {} are for the same work", vec![of_kernel(other), of_kernel(kernel)]);
         }
     }
     Ok(())

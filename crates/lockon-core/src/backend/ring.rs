@@ -133,7 +133,7 @@ impl Poison {
             Error::Backend { backend, fault } => Error::Backend { backend, fault: fault.clone() },
             Error::NoMemory { what, wanted } => Error::NoMemory { what, wanted: *wanted },
             Error::MemoryLimit { what, wanted, limit, remedy } => {
-                Error::MemoryLimit { what: what.clone(), wanted: *wanted, limit: *limit, remedy }
+                Error::MemoryLimit { what: what.clone(), wanted: *wanted, limit: *limit, remedy: remedy.clone() }
             }
             Error::Panicked { what, message } => {
                 Error::Panicked { what: what.clone(), message: message.clone() }
@@ -242,7 +242,7 @@ mod tests {
             what: "frames".into(),
             wanted: Bytes(3),
             limit: Bytes(2),
-            remedy: "take fewer",
+            remedy: crate::message::Message::new("take fewer", []),
         };
         for error in [lost(), memory(), Error::NoMemory { what: "a map", wanted: Bytes(7) }] {
             let again = poison.again(&error);

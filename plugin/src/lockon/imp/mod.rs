@@ -13,6 +13,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock};
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
+use lockon_core::message::Dialect;
 use lockon_core::change::Change;
 use lockon_core::config::{BackendChoice, OnDeviceLoss};
 use lockon_core::control::Control;
@@ -504,7 +505,7 @@ impl Lockon {
 
     /// Tells of a change that could not be made: the earlier settings stay.
     fn warn(&self, error: &Error) {
-        let text = trouble::in_properties(&error.to_string());
+        let text = error.told(Dialect::Properties);
         gst::element_imp_warning!(self, gst::LibraryError::Settings, ("{text}; the earlier settings stay"));
     }
 

@@ -4,6 +4,7 @@ use gst::glib;
 use gst::glib::subclass::Signal;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
+use lockon_core::message::Dialect;
 use lockon_core::change::Change;
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
@@ -84,7 +85,7 @@ fn search_otherwise(args: &[glib::Value], change: impl FnOnce(&str) -> Result<Ch
         None => Err(Error::Usage("a template needs a name".into())),
     };
     if let Err(error) = &asked {
-        this.refuse(&trouble::in_properties(&error.to_string()));
+        this.refuse(&error.told(Dialect::Properties));
     }
     asked.is_ok()
 }

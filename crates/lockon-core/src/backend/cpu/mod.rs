@@ -22,6 +22,7 @@ use crate::backend::{Backend, Device, Findings, Options, Standing, Variants};
 use crate::colour;
 use crate::control::Control;
 use crate::error::{Bytes, DeviceFault, Error, Result};
+use crate::message::{Message, Setting};
 use crate::frame::{FrameMeta, Picture, Plane, Size};
 use crate::memory;
 use crate::recycle::Recycler;
@@ -304,7 +305,10 @@ fn rest(standing: &Standing, depth: usize, limit: Bytes) -> Result<usize> {
             ),
             wanted,
             limit,
-            remedy: "give more --memory, a smaller --depth, or fewer --scales or --angles",
+            remedy: Message::new(
+                "give more {}, a smaller {}, or fewer {} or {}",
+                ["memory", "depth", "scales", "angles"].map(Setting::named),
+            ),
         }),
     }
 }

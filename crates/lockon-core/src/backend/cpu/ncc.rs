@@ -26,6 +26,7 @@ use crate::backend::peaks::{Candidate, Selector};
 use crate::config::Limits;
 use crate::control::Control;
 use crate::error::{Bytes, Error, Result};
+use crate::message::{Message, Setting};
 use crate::frame::{PlaneRef, Rect, Size};
 use crate::results::Match;
 use crate::template::Bank;
@@ -127,7 +128,10 @@ impl Matcher {
                 what: format!("a search in {region} for one template at a time"),
                 wanted: Bytes(least as u64),
                 limit: Bytes(memory as u64),
-                remedy: "give more --memory, or search inside a smaller --roi",
+                remedy: Message::new(
+                    "give more {}, or search inside a smaller {}",
+                    [Setting::named("memory"), Setting::named("roi")],
+                ),
             });
         }
         let most = 1 + (memory - least) / worker;

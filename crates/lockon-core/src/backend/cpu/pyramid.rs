@@ -22,6 +22,7 @@ use crate::backend::peaks::{Candidate, Selector};
 use crate::config::Limits;
 use crate::control::Control;
 use crate::error::{Bytes, Error, Result};
+use crate::message::{Message, Setting};
 use crate::frame::{Plane, PlaneRef, Rect, Size};
 use crate::locks::lock;
 use crate::results::Match;
@@ -138,7 +139,7 @@ impl Pyramid {
                         ),
                         wanted: Bytes(taken as u64),
                         limit: Bytes(memory as u64 / 2),
-                        remedy: "give more --memory, or fewer --scales or --angles",
+                        remedy: Message::new("give more {}, or fewer {} or {}", ["memory", "scales", "angles"].map(Setting::named)),
                     });
                 }
                 // Each variant has a name of its own here, so that its best places are its own.

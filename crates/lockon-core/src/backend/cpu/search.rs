@@ -14,6 +14,7 @@ use crate::backend::peaks::{Candidate, ScoreTile};
 use crate::config::Limits;
 use crate::control::Control;
 use crate::error::{Bytes, Error, Result};
+use crate::message::{Message, Setting};
 use crate::frame::{PlaneRef, Rect, Size};
 use crate::memory;
 use crate::template::{Bank, Template};
@@ -398,7 +399,10 @@ impl Worker {
                     what: format!("a list of {} peaks", self.found.len()),
                     wanted: Bytes(taken as u64),
                     limit: Bytes(room as u64),
-                    remedy: "ask for a higher --min-score, or give more --memory",
+                    remedy: Message::new(
+                        "ask for a higher {}, or give more {}",
+                        [Setting::named("min-score"), Setting::named("memory")],
+                    ),
                 });
             }
         }
