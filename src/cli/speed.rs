@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lockon::backend::{Device, Options};
-use lockon::config::{BackendChoice, SearchMethod, TrackSpec, Typed};
+use lockon::config::{BackendChoice, OnDeviceLoss, SearchMethod, TrackSpec, Typed};
 use lockon::control::Control;
-use lockon::engine::Engine;
+use lockon::devices::Devices;
 use lockon::frame::{Circumstances, Frame, FrameMeta, Picture, PixelFormat, Rect, Size, VideoFormat};
-use lockon::job::{self, Job};
+use lockon::job::{self, Ends, Job};
 use lockon::locks::lock;
 use lockon::ports::{Delivery, Next, Sink, Source};
 use lockon::search::Search;
@@ -141,22 +141,18 @@ fn rate(choice: BackendChoice, threads: usize, size: Size) -> Result<(f64, Devic
     let seen = Arc::new(Mutex::new(Seen::default()));
     let mut source = Panorama { views, format: Arc::new(format), next: 0, seen: seen.clone() };
     let used = Mutex::new(None);
-    let engine = Engine {
+    let devices = Devices::new(options, OnDeviceLoss::End, false)?;
+    let ends = Ends {
         source: &mut source,
-        search: job.search.clone(),
-        open_backend: &|purpose| job::open(&options, purpose),
-        open_spare: None,
+        sinks: vec![Box::new(Watch(seen.clone()))],
         describe: &|format, device| {
             *lock(&used) = Some(device.clone());
             job.describe("bench", None, format, device)
         },
-        tracker: job.tracker(threads),
-        sinks: vec![Box::new(Watch(seen.clone()))],
         max_frames: None,
         control: Control::new(),
-        traffic: options.traffic.clone(),
     };
-    engine.run().1?;
+    job.run(&devices, &job::open, ends).1?;
     let device = used.into_inner().unwrap_or_else(PoisonError::into_inner).expect("frames were done");
     let seen = *lock(&seen);
     let (began, ended) = seen.began.zip(seen.ended).expect("more frames were done than warm it up");

@@ -6,18 +6,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::devices::Devices;
 use crate::backend::{self, Backend, Device, Options, Standing, Variants};
 use lockon_core::config::{
     BackendChoice, Kernel, Limits, LumaRange, SearchMethod, ThresholdSpec, TimeSpan, TrackSpec,
 };
-use lockon_core::engine::Purpose;
+use lockon_core::control::Control;
+use lockon_core::engine::{Engine, Purpose};
 use lockon_core::error::{Error, Result};
 use lockon_core::frame::{Rect, Size, VideoFormat};
 use lockon_core::judge;
 use lockon_core::memory;
 use lockon_core::message::{Message, ON_CPU, PYRAMID, Setting};
-use lockon_core::ports::Follow;
-use lockon_core::results::{RunRecord, SettingsRecord, TemplateRecord};
+use lockon_core::ports::{Follow, Sink, Source};
+use lockon_core::results::{RunRecord, SettingsRecord, Summary, TemplateRecord};
 use lockon_core::search::{Search, Sought};
 use lockon_core::still::{self, Still, Warned};
 use lockon_core::template::{self, Template};
@@ -230,7 +232,47 @@ pub struct Job {
     pub gap: TimeSpan,
 }
 
+/// Where the frames of a run come from, and where its results go.
+pub struct Ends<'a> {
+    /// The source.
+    pub source: &'a mut dyn Source,
+    /// The outputs, in the order in which they get each frame.
+    pub sinks: Vec<Box<dyn Sink>>,
+    /// Describes the run, once the first frame's format and the device are known.
+    pub describe: &'a dyn Fn(&VideoFormat, &Device) -> RunRecord,
+    /// Ends the run after so many frames.
+    pub max_frames: Option<u64>,
+    /// Controls the run.
+    pub control: Control,
+}
+
 impl Job {
+    /// Runs the engine between two ends, on these devices. `open` opens one of them, as [`open`] does.
+    pub fn run(
+        &self,
+        devices: &Devices,
+        open: &dyn Fn(&Options, &Purpose<'_>) -> Result<Box<dyn Backend>>,
+        Ends { source, sinks, describe, max_frames, control }: Ends<'_>,
+    ) -> (Summary, Result<()>) {
+        let open_backend = |purpose: &Purpose<'_>| devices.open(|options| open(options, purpose));
+        let open_spare = |purpose: &Purpose<'_>, error: Option<&Error>| {
+            devices.open_spare(error, |options| open(options, purpose))
+        };
+        let engine = Engine {
+            source,
+            search: self.search.clone(),
+            open_backend: &open_backend,
+            open_spare: devices.has_spare().then_some(&open_spare as _),
+            describe,
+            tracker: self.tracker(devices.threads()),
+            sinks,
+            max_frames,
+            control,
+            traffic: devices.traffic(),
+        };
+        engine.run()
+    }
+
     /// What follows the boxes, and the matches if they are to be followed, on so many threads.
     pub fn tracker(&self, threads: usize) -> Box<dyn Follow> {
         let tracker = Tracker::new(&self.tracks).with_threads(threads);

@@ -7,11 +7,10 @@ use std::time::{Duration, SystemTime};
 
 use crate::backend::{Device, Options};
 use crate::devices::Devices;
-use crate::job::{self, Job, NamedTemplate};
+use crate::job::{self, Ends, Job, NamedTemplate};
 use crate::request::{self, Request, Share, shown_receiver};
 use lockon_core::config::{Moment, Part, SearchMethod, TrackSpec};
 use lockon_core::control::Control;
-use lockon_core::engine::{Engine, Purpose};
 use lockon_core::error::{Error, Result};
 use lockon_core::excerpt::Excerpt;
 use lockon_core::files;
@@ -362,10 +361,6 @@ impl Run {
     pub fn finish(self) -> (Summary, Result<()>) {
         let jumps = self.can_jump();
         let Self { request, spec, typed, job, devices, frames, sinks, control, command, readers, .. } = self;
-        let open_backend = |purpose: &Purpose<'_>| devices.open(|options| job::open(options, purpose));
-        let open_spare = |purpose: &Purpose<'_>, error: Option<&Error>| {
-            devices.open_spare(error, |options| job::open(options, purpose))
-        };
         let decoder = frames.source().decoder_name().map(str::to_owned);
         let pictures = frames.source().has_pictures();
         let describe = |format: &VideoFormat, device: &Device| {
@@ -375,19 +370,9 @@ impl Run {
         };
         let playback = Playback::new(frames, jumps.then(|| (spec.clone(), request.part())), &control);
         let mut frames = Paced::new(playback, &control);
-        let engine = Engine {
-            source: &mut frames,
-            search: job.search.clone(),
-            open_backend: &open_backend,
-            open_spare: devices.has_spare().then_some(&open_spare as _),
-            describe: &describe,
-            tracker: job.tracker(devices.threads()),
-            sinks,
-            max_frames: request.max_frames,
-            control,
-            traffic: devices.traffic(),
-        };
-        let (summary, outcome) = engine.run();
+        let max_frames = request.max_frames;
+        let ends = Ends { source: &mut frames, sinks, describe: &describe, max_frames, control };
+        let (summary, outcome) = job.run(&devices, &job::open, ends);
         devices.note(&outcome);
         drop(readers);
         if outcome.is_ok() && summary.frames == 0 && !summary.interrupted {

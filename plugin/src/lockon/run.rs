@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use lockon_core::control::Control;
-use lockon_core::engine::{Engine, Purpose};
+use lockon_core::engine::Purpose;
 use lockon_core::error::{Error, Result};
 use lockon_core::frame::{Circumstances, Frame, FrameMeta, VideoFormat};
 use lockon_core::orders::Order;
@@ -24,6 +24,7 @@ use lockon_gst::detections::{Detected, Wanted};
 use lockon_gst::source::{Mapper, PtsInterpolator};
 use lockon_run::backend::Options;
 use lockon_run::devices::Devices;
+use lockon_run::job::Ends;
 
 use super::line::{Arrival, Layout, Outcome, Step};
 use super::settings::Device;
@@ -41,10 +42,8 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
     control.repeat(device.orders.clone());
     let _ended = Ended(element);
     let job = element.imp().work().begin(control)?;
-    let tracker = job.tracker(device.options.threads);
     let depth = element.imp().depth();
     let options = Options { control: control.clone(), depth, ..device.options.clone() };
-    let traffic = options.traffic.clone();
     let devices = Devices::new(options, device.on_loss, false)?;
     // Frames that wait for a device which a change asks for stay for longer; frames of a size wait once.
     let size = Cell::new(None);
@@ -57,23 +56,14 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
         size.set(Some(purpose.format.size));
         Ok(opened)
     };
-    let open_backend = |purpose: &Purpose<'_>| devices.open(|options| open(options, purpose));
-    let open_spare = |purpose: &Purpose<'_>, error: Option<&Error>| {
-        devices.open_spare(error, |options| open(options, purpose))
-    };
-    let engine = Engine {
+    let ends = Ends {
         source: &mut Frames::of(element, device.detections.clone()),
-        search: job.search.clone(),
-        open_backend: &open_backend,
-        open_spare: devices.has_spare().then_some(&open_spare as _),
-        describe: &|format, device| job.describe(input, None, format, device),
-        tracker,
         sinks,
+        describe: &|format, device| job.describe(input, None, format, device),
         max_frames: None,
         control: control.clone(),
-        traffic,
     };
-    let (summary, outcome) = engine.run();
+    let (summary, outcome) = job.run(&devices, &open, ends);
     gst::info!(
         super::CAT,
         obj = element,
