@@ -75,8 +75,8 @@ struct Counted {
 }
 
 impl Registry {
-    /// Returns a sink that counts a run, and the bytes that `traffic` counts, under the name of its video. The
-    /// run is in the text as long as the sink lives.
+    /// Returns a sink that counts a run, and the bytes that `traffic` counts, under the name of its video.
+    /// The run is in the text as long as the sink lives.
     pub fn watch(&self, video: &str, traffic: &Traffic) -> MetricsSink {
         let metrics = Metrics::default();
         metrics.state().traffic = traffic.clone();

@@ -1,9 +1,9 @@
 //! Reports what happens to tracks to other programs: as lines, to a web server, to an MQTT broker.
 //!
 //! The engine is synchronous and never waits for any of these. A sink between them finds out what happened
-//! ([`lockon_core::watch`]) and puts it into a queue for each receiver. Each receiver has a thread. If a receiver
-//! is away or slow, its queue fills; then the oldest events are lost and counted. A receiver that fails gets
-//! no more events, and the others continue. At the end of a run the rest is delivered, for at most
+//! ([`lockon_core::watch`]) and puts it into a queue for each receiver. Each receiver has a thread. If a
+//! receiver is away or slow, its queue fills; then the oldest events are lost and counted. A receiver that
+//! fails gets no more events, and the others continue. At the end of a run the rest is delivered, for at most
 //! [`FAREWELL`].
 //!
 //! | file | job |

@@ -1,10 +1,10 @@
 //! A farm: jobs that many machines share, over a NATS server with its `JetStream`.
 //!
-//! A job is a [`Request`](lockon_run::request::Request) as data, under a number that is the hash of what is asked
-//! and of where results go. Whoever submits puts it into a queue; a worker takes it, holds it by a lease that
-//! it renews, and does it in a [`Fleet`](lockon_run::fleet::Fleet) like any run. Outputs have another name until
-//! they are whole. A job may be done twice, when a worker was thought dead; since results are the same to
-//! the bit wherever they are made, that does no harm.
+//! A job is a [`Request`](lockon_run::request::Request) as data, under a number that is the hash of what is
+//! asked and of where results go. Whoever submits puts it into a queue; a worker takes it, holds it by a
+//! lease that it renews, and does it in a [`Fleet`](lockon_run::fleet::Fleet) like any run. Outputs have
+//! another name until they are whole. A job may be done twice, when a worker was thought dead; since results
+//! are the same to the bit wherever they are made, that does no harm.
 //!
 //! The engine knows nothing of this. What waits for the server runs on a small runtime of its own; what
 //! decodes and searches runs on the fleet's threads; `runs` is the seam between the two.
