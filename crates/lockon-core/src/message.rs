@@ -60,10 +60,7 @@ pub struct Message {
 
 impl Message {
     /// A text with as many `{}` as there are settings.
-    pub fn new(
-        text: impl Into<Cow<'static, str>>,
-        settings: impl IntoIterator<Item = Setting>,
-    ) -> Self {
+    pub fn new(text: impl Into<Cow<'static, str>>, settings: impl IntoIterator<Item = Setting>) -> Self {
         let (text, settings) = (text.into(), settings.into_iter().collect::<Vec<_>>());
         debug_assert_eq!(text.matches("{}").count(), settings.len(), "{text}");
         Self { text, settings }
@@ -107,7 +104,8 @@ mod tests {
 
     #[test]
     fn settings_are_options_of_the_program_and_properties_of_the_element() {
-        let message = Message::new("use a smaller {} if it is not 1, or {}", [Setting::named("depth"), ON_CPU]);
+        let message =
+            Message::new("use a smaller {} if it is not 1, or {}", [Setting::named("depth"), ON_CPU]);
         assert_eq!(message.to_string(), "use a smaller --depth if it is not 1, or --backend cpu");
         assert_eq!(message.told(Dialect::Properties), "use a smaller depth if it is not 1, or backend=cpu");
         let message = message.and(" and no {}", [Setting::named("kernel")]);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::config::{Angles, Scales};
 use crate::error::{Bytes, Error, Result, TemplateFault};
-use crate::message::{Message, PYRAMID, Setting};
 use crate::frame::{Plane, Size};
+use crate::message::{Message, PYRAMID, Setting};
 
 mod written;
 

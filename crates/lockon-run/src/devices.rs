@@ -13,8 +13,8 @@ use crate::backend::{Backend, Options, Standing, cpu, cuda};
 use crate::hardware::may_have_gpu;
 use lockon_core::config::{BackendChoice, Gpus, Kernels, OnDeviceLoss};
 use lockon_core::error::{DeviceFault, Error, Result};
-use lockon_core::message::{Message, ON_CPU, PYRAMID, Setting};
 use lockon_core::locks::lock;
+use lockon_core::message::{Message, ON_CPU, PYRAMID, Setting};
 use lockon_core::surface::Traffic;
 
 /// What this process knows of its GPUs.

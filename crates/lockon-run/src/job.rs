@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::devices::Devices;
 use crate::backend::{self, Backend, Device, Options, Standing, Variants};
+use crate::devices::Devices;
 use lockon_core::config::{
     BackendChoice, Kernel, Limits, LumaRange, SearchMethod, ThresholdSpec, TimeSpan, TrackSpec,
 };
@@ -176,7 +176,8 @@ pub fn check_device(
     search: Option<SearchMethod>,
     threshold: Option<ThresholdSpec>,
 ) -> Result<()> {
-    let refused = |text: &'static str, settings: Vec<Setting>| Err(Error::Settings(Message::new(text, settings)));
+    let refused =
+        |text: &'static str, settings: Vec<Setting>| Err(Error::Settings(Message::new(text, settings)));
     let of_kernel = |kernel: &Kernel| Setting::of("kernel", kernel);
     let is_coarse = search == Some(SearchMethod::Pyramid);
     if is_coarse && matches!(backend, BackendChoice::Cuda(_) | BackendChoice::CudaOf(_)) {
@@ -232,6 +233,9 @@ pub struct Job {
     pub gap: TimeSpan,
 }
 
+/// Opens a device for what an engine wants, as [`open`] does.
+pub type OpenDevice<'a> = dyn Fn(&Options, &Purpose<'_>) -> Result<Box<dyn Backend>> + 'a;
+
 /// Where the frames of a run come from, and where its results go.
 pub struct Ends<'a> {
     /// The source.
@@ -247,11 +251,11 @@ pub struct Ends<'a> {
 }
 
 impl Job {
-    /// Runs the engine between two ends, on these devices. `open` opens one of them, as [`open`] does.
+    /// Runs the engine between two ends, on these devices. `open` opens one of them.
     pub fn run(
         &self,
         devices: &Devices,
-        open: &dyn Fn(&Options, &Purpose<'_>) -> Result<Box<dyn Backend>>,
+        open: &OpenDevice<'_>,
         Ends { source, sinks, describe, max_frames, control }: Ends<'_>,
     ) -> (Summary, Result<()>) {
         let open_backend = |purpose: &Purpose<'_>| devices.open(|options| open(options, purpose));

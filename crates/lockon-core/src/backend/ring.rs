@@ -132,9 +132,12 @@ impl Poison {
         match error {
             Error::Backend { backend, fault } => Error::Backend { backend, fault: fault.clone() },
             Error::NoMemory { what, wanted } => Error::NoMemory { what, wanted: *wanted },
-            Error::MemoryLimit { what, wanted, limit, remedy } => {
-                Error::MemoryLimit { what: what.clone(), wanted: *wanted, limit: *limit, remedy: remedy.clone() }
-            }
+            Error::MemoryLimit { what, wanted, limit, remedy } => Error::MemoryLimit {
+                what: what.clone(),
+                wanted: *wanted,
+                limit: *limit,
+                remedy: remedy.clone(),
+            },
             Error::Panicked { what, message } => {
                 Error::Panicked { what: what.clone(), message: message.clone() }
             }

@@ -4,17 +4,17 @@ use gst::glib;
 use gst::glib::subclass::Signal;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
-use lockon_core::message::Dialect;
 use lockon_core::change::Change;
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
 use lockon_core::frame::Rect;
 use lockon_core::judge;
+use lockon_core::message::Dialect;
 use lockon_core::orders::Reply;
 use lockon_core::template::Template;
 use lockon_gst::sample;
 
-use super::super::{CAT, Lockon as Element, trouble};
+use super::super::{CAT, Lockon as Element};
 use super::{Lockon, lock};
 
 /// What is asked of tracks has an element and whole numbers as arguments, what is asked of templates an

@@ -26,8 +26,8 @@ use crate::backend::peaks::{Candidate, Selector};
 use crate::config::Limits;
 use crate::control::Control;
 use crate::error::{Bytes, Error, Result};
-use crate::message::{Message, Setting};
 use crate::frame::{PlaneRef, Rect, Size};
+use crate::message::{Message, Setting};
 use crate::results::Match;
 use crate::template::Bank;
 

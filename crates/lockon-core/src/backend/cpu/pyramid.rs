@@ -22,9 +22,9 @@ use crate::backend::peaks::{Candidate, Selector};
 use crate::config::Limits;
 use crate::control::Control;
 use crate::error::{Bytes, Error, Result};
-use crate::message::{Message, Setting};
 use crate::frame::{Plane, PlaneRef, Rect, Size};
 use crate::locks::lock;
+use crate::message::{Message, Setting};
 use crate::results::Match;
 use crate::template::{Bank, Template};
 
@@ -139,7 +139,10 @@ impl Pyramid {
                         ),
                         wanted: Bytes(taken as u64),
                         limit: Bytes(memory as u64 / 2),
-                        remedy: Message::new("give more {}, or fewer {} or {}", ["memory", "scales", "angles"].map(Setting::named)),
+                        remedy: Message::new(
+                            "give more {}, or fewer {} or {}",
+                            ["memory", "scales", "angles"].map(Setting::named),
+                        ),
                     });
                 }
                 // Each variant has a name of its own here, so that its best places are its own.

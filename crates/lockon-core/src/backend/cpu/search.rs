@@ -14,9 +14,9 @@ use crate::backend::peaks::{Candidate, ScoreTile};
 use crate::config::Limits;
 use crate::control::Control;
 use crate::error::{Bytes, Error, Result};
-use crate::message::{Message, Setting};
 use crate::frame::{PlaneRef, Rect, Size};
 use crate::memory;
+use crate::message::{Message, Setting};
 use crate::template::{Bank, Template};
 
 /// With a lower limit nearly every peak of the map is a match, and all scores are made exactly at once.
