@@ -3,7 +3,7 @@
 //! say something secret.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -14,6 +14,10 @@ use crate::error::{Error, Result};
 use crate::locks::lock;
 use crate::shell;
 use crate::text;
+
+mod claim;
+
+pub use claim::Claim;
 
 /// Most bytes of a file that says something secret.
 const MOST_SECRET: u64 = 4096;
@@ -345,6 +349,61 @@ pub fn open_pipe(path: &Path, end: End, control: &Control) -> Result<Option<File
     }
 }
 
+/// Returns a reader of a file or a pipe whose reads fail as soon as `control` is stopped; `None` if it was
+/// stopped before a pipe was open. Whoever has the other end of a pipe may be silent for as long as it likes.
+///
+/// # Errors
+/// `File` if it cannot be opened.
+pub fn open_until_stopped(path: &Path, control: &Control) -> Result<Option<Box<dyn Read>>> {
+    if !is_pipe(path) {
+        return File::open(path).map(|file| Some(Box::new(file) as _)).map_err(Error::file("read", path));
+    }
+    let Some(mut pipe) = open_pipe(path, End::Reading, control)? else { return Ok(None) };
+    let (sender, pieces) = mpsc::sync_channel::<io::Result<Vec<u8>>>(4);
+    // It ends with the next byte at the latest, and holds no one up.
+    let read = move || {
+        loop {
+            let mut piece = vec![0; 1 << 16];
+            let read = pipe.read(&mut piece).map(|length| {
+                piece.truncate(length);
+                piece
+            });
+            let is_end = read.as_ref().is_ok_and(Vec::is_empty);
+            let is_fatal = read.as_ref().is_err_and(|error| error.kind() != ErrorKind::Interrupted);
+            if sender.send(read).is_err() || is_end || is_fatal {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("lockon-pipe".to_owned())
+        .spawn(read)
+        .map_err(Error::file("read", path))?;
+    Ok(Some(Box::new(Pieces { coming: pieces, rest: Cursor::default(), control: control.clone() })))
+}
+
+/// Bytes that a thread reads, until a run is stopped.
+struct Pieces {
+    coming: mpsc::Receiver<io::Result<Vec<u8>>>,
+    rest: Cursor<Vec<u8>>,
+    control: Control,
+}
+
+impl Read for Pieces {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.rest.position() == self.rest.get_ref().len() as u64 {
+            match self.coming.recv_timeout(STOP_CHECK) {
+                Ok(Ok(piece)) if piece.is_empty() => return Ok(0),
+                Ok(piece) => self.rest = Cursor::new(piece?),
+                Err(RecvTimeoutError::Timeout) if !self.control.is_stopped() => {}
+                Err(RecvTimeoutError::Timeout) => return Err(io::Error::other("the run was stopped")),
+                Err(RecvTimeoutError::Disconnected) => return Ok(0),
+            }
+        }
+        self.rest.read(buffer)
+    }
+}
+
 /// Refuses outputs that are an input or each other: one would destroy the other.
 ///
 /// # Errors
@@ -389,6 +448,20 @@ impl Identity {
         };
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         Self::New(path.canonicalize().unwrap_or_else(|_| folder.join(path.file_name().unwrap_or_default())))
+    }
+
+    /// True for one file; false where files have no numbers.
+    fn same(a: &Metadata, b: &Metadata) -> bool {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt;
+            (a.dev(), a.ino()) == (b.dev(), b.ino())
+        }
+        #[cfg(not(unix))]
+        {
+            let _ = (a, b);
+            false
+        }
     }
 }
 

@@ -113,6 +113,12 @@ pub fn is_picture(bytes: &[u8]) -> bool {
     kind_of(bytes).is_some()
 }
 
+/// True if the end of a JPEG picture is missing, and a part of what it shows. Pictures of too many pixels, and
+/// those that cannot be decoded at all, count as whole.
+pub fn is_cut_jpeg(bytes: &[u8]) -> bool {
+    matches!(jpeg::completed(bytes, MAX_PIXELS), Completed::Cut)
+}
+
 /// The ending of the names of such files, as `png` or `jpg`, of the beginning of a picture; `None` for
 /// anything else.
 pub fn ending_of(bytes: &[u8]) -> Option<&'static str> {

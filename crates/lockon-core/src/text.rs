@@ -365,6 +365,24 @@ pub fn in_one_line(name: &str) -> Cow<'_, str> {
     }
 }
 
+/// A message whose lines are short: the middle of what someone else wrote in it may be left out.
+pub fn shortened(message: &str) -> Cow<'_, str> {
+    const MOST: usize = 400;
+    const END: usize = 150;
+    if message.lines().all(|line| line.len() <= MOST) {
+        return message.into();
+    }
+    let short = |line: &str| match line.len() {
+        ..=MOST => line.to_owned(),
+        length => {
+            let front = &line[..line.floor_char_boundary(MOST - END)];
+            let end = &line[line.ceil_char_boundary(length - END)..];
+            format!("{front} [...] {end}")
+        }
+    };
+    message.lines().map(short).collect::<Vec<_>>().join("\n").into()
+}
+
 /// A path as it stands in a message: [`in_one_line`].
 pub fn path(path: &Path) -> String {
     in_one_line(&path.to_string_lossy()).into_owned()
@@ -430,6 +448,17 @@ pub fn for_people(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_lines_of_a_message_are_shortened_in_the_middle() {
+        assert_eq!(shortened("a\nb"), "a\nb");
+        let long = format!("line 1: \"{}\" is wrong", "ä".repeat(50_000));
+        let short = shortened(&long);
+        assert!(
+            short.len() < 450 && short.starts_with("line 1: \"ä") && short.ends_with("ä\" is wrong"),
+            "{short}"
+        );
+    }
 
     #[test]
     fn logins_of_addresses_are_hidden_wherever_they_stand() {
