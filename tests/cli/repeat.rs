@@ -32,6 +32,45 @@ fn orders_that_another_json_writer_wrote_are_carried_out_and_late_ones_reported(
 }
 
 #[test]
+fn a_second_track_of_one_number_is_refused() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    let follow = |frame: u64, id: u64, x: u64| {
+        format!(
+            "{{\"type\":\"control\",\"frame\":{frame},\"order\":\"follow\",\"id\":{id},\"box\":\"{x},80,41,43\"}}\n"
+        )
+    };
+    let orders = [follow(1, 2, 100), follow(2, 2, 10), follow(3, 1, 10), follow(4, 3, 10)].concat();
+    std::fs::write(place.path("twice.jsonl"), format!("{{\"type\":\"run\"}}\n{orders}")).unwrap();
+    let args = [
+        "run",
+        "--source",
+        SOURCE,
+        "--control",
+        "twice.jsonl",
+        "--track",
+        "200,20,41,43",
+        "--results",
+        "a.jsonl",
+    ];
+    succeeds(place.lockon_args(&args));
+    let records = place.records("a.jsonl");
+    let refused: Vec<_> =
+        records.iter().filter(|record| record["type"] == "control").map(|order| &order["refused"]).collect();
+    assert_eq!(refused.len(), 4);
+    assert!(refused[0].is_null() && refused[3].is_null(), "{refused:?}");
+    for (refused, id) in [(refused[1], 2), (refused[2], 1)] {
+        assert!(
+            refused.as_str().unwrap().contains(&format!("there is or was a track {id} already")),
+            "{refused}"
+        );
+    }
+    let last = *frames(&records).last().unwrap();
+    let ids: Vec<_> =
+        last["tracks"].as_array().unwrap().iter().map(|track| track["id"].as_u64().unwrap()).collect();
+    assert_eq!(ids, [1, 2, 3]);
+}
+
+#[test]
 fn a_file_of_several_runs_repeats_the_last_one_and_a_message_has_their_number() {
     let place = Place { dir: tempfile::tempdir().unwrap() };
     let follow = |frame: u64| {

@@ -31,6 +31,7 @@ mod turn;
 mod usual;
 mod workplaces;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::config::{Moment, TimeSpan, TrackSpec};
@@ -71,6 +72,8 @@ pub struct Tracker {
     waiting: Vec<Waiting>,
     /// The boxes that were given before the first frame.
     given: u32,
+    /// The numbers of the tracks that orders began.
+    ordered: BTreeSet<u32>,
     numbers: Numbers,
     /// The names that boxes were given, by their numbers.
     names: Vec<(u32, Arc<str>)>,
@@ -161,6 +164,7 @@ impl Tracker {
             lost: Vec::new(),
             passed: 0.0,
             given: specs.len() as u32,
+            ordered: BTreeSet::new(),
             numbers: Numbers::after(specs.len() as u32),
             births: None,
             last: None,
@@ -303,6 +307,19 @@ impl Tracker {
         self.let_go(|id| ended.contains(&id));
     }
 
+    /// Refuses the number of another track, also of one that has ended: records of both would be taken for
+    /// those of one. Numbers that a program hands out are unused, those in a results file may be anything.
+    fn check_unused(&self, id: u32) -> Result<(), Obstacle> {
+        if id > self.given
+            && !self.ordered.contains(&id)
+            && !self.targets.iter().any(|target| target.id() == id)
+        {
+            return Ok(());
+        }
+        let reason = format!("there is or was a track {id} already: each track has a number of its own");
+        Err(Obstacle::Other(reason))
+    }
+
     /// Refuses a number that no track has.
     fn check_known(&self, id: u32) -> Result<(), Obstacle> {
         let mut known: Vec<u32> = self.waiting.iter().map(|waiting| waiting.id).collect();
@@ -383,8 +400,10 @@ impl Follow for Tracker {
         let refuse = |obstacle: Obstacle| obstacle.of(order);
         match *order {
             Order::Follow { id, rect, at } => {
+                self.check_unused(id).map_err(refuse)?;
                 let from = Self::moment(rect, at, next, kept).map_err(refuse)?;
                 self.follow(id, rect, from, next, kept);
+                self.ordered.insert(id);
             }
             Order::Correct { id, rect, at } => {
                 self.check_known(id).map_err(refuse)?;
