@@ -81,6 +81,7 @@ fn is_input(word: &str) -> bool {
 /// Runs what was asked for. Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 129, 130 or 143
 /// interrupted, [`UNREAD`]. `match` ends as grep does: 0 found, 1 nothing found, 2 any error.
 pub(crate) fn main() -> ExitCode {
+    system::outlive_file_limit();
     if let Err(reason) = system::check_stack() {
         log::error(&reason);
         return ExitCode::FAILURE;

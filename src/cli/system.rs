@@ -22,6 +22,14 @@ const THREADS: usize = 24;
 /// codec's.
 pub(super) const THREADS_EACH: usize = 8;
 
+/// Lets a write beyond the limit of a file's size (`ulimit -f`) fail as on a full disk, so that the run ends
+/// with an error and whole lines. The signal of that limit would end the process in the middle of a line.
+pub(super) fn outlive_file_limit() {
+    // Nobody asks whether it came: the write reports it.
+    #[cfg(unix)]
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default());
+}
+
 /// Enough stack for all threads.
 ///
 /// # Errors
