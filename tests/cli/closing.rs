@@ -254,3 +254,30 @@ fn other_outputs_are_complete_after_a_closed_pipe_and_their_errors_count_more() 
     let out = unread(&place, "match ball.png ball.png -o drawn.png");
     assert_eq!((out.status.code(), place.path("drawn.png").exists()), (Some(141), true), "{}", stderr(&out));
 }
+
+#[test]
+fn sound_that_is_lost_or_moved_on_its_way_is_reported() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    let make = |file: &str, sound: &str| {
+        place.gst(&format!(
+            "videotestsrc num-buffers=50 ! video/x-raw,format=I420,width=64,height=48,framerate=25/1 ! x264enc ! queue ! \
+             matroskamux name=mux ! filesink location={file} audiotestsrc num-buffers=50 samplesperbuffer=960 {sound} ! queue ! mux."
+        ));
+    };
+    make("many.mkv", "! audio/x-raw,format=S16LE,rate=48000,channels=16,channel-mask=(bitmask)0");
+    make("late.mkv", "timestamp-offset=1000000000 ! audio/x-raw,format=S16LE,rate=48000,channels=2");
+    let said = |words: &str| {
+        stderr(&succeeds(place.lockon(&format!("run {words} --threshold mean:31:5 --no-progress -y"))))
+    };
+    for output in ["a.mp4", "a.webm"] {
+        let said = said(&format!("many.mkv -o {output}"));
+        assert!(said.contains("the sound of many.mkv is left out: "), "{output}: {said}");
+    }
+    let moved = said("late.mkv -o a.avi");
+    assert!(
+        moved.contains("the sound of late.mkv begins 1.00 s after its picture, and at once in an .avi"),
+        "{moved}"
+    );
+    let kept = said("late.mkv -o a.mkv");
+    assert!(!kept.contains("the sound of"), "{kept}");
+}

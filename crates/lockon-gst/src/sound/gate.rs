@@ -10,6 +10,9 @@ use gst::prelude::*;
 use super::POLL;
 use lockon_core::locks::lock;
 
+/// Sound that is so late is noticed: a frame or two.
+const NOTICED: u64 = 50_000_000;
+
 /// Lets sound pass as far as the video has come.
 #[derive(Default)]
 pub(crate) struct Gate {
@@ -34,6 +37,8 @@ struct GateState {
     is_open: bool,
     /// The queue in which encoded video waits for the muxer.
     video_queue: Option<gst::Element>,
+    /// The name of the input, if its sound loses its place in the output when it begins late.
+    loses_place: Option<String>,
 }
 
 impl Gate {
@@ -47,6 +52,11 @@ impl Gate {
     /// Moves all packets forward, by the silence that their encoder puts in front.
     pub(super) fn set_delay(&self, ns: u64) {
         self.lock().delay = ns;
+    }
+
+    /// The container holds no times: sound that begins late begins at once there, which is reported.
+    pub(super) fn warn_if_late(&self, input: String) {
+        self.lock().loses_place = Some(input);
     }
 
     /// Names the queue of encoded video. While that is full, the muxer waits for sound.
@@ -99,6 +109,13 @@ impl Gate {
                 // video must not wait for ever. Such a packet may stay although the video is cut before it.
                 let video_waits = state.video_queue.as_ref().is_some_and(is_full) && !state.is_closed;
                 if starts < state.video_end || video_waits {
+                    if let Some(input) = state.loses_place.take().filter(|_| starts > NOTICED) {
+                        tracing::warn!(
+                            "the sound of {input} begins {:.2} s after its picture, and at once in an .avi, which holds \
+                             no times: use .mkv or .mp4",
+                            starts as f64 * 1e-9
+                        );
+                    }
                     place(pad, info, origin.cast_signed() + delay);
                     return gst::PadProbeReturn::Ok;
                 }

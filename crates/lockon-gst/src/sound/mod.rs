@@ -16,8 +16,8 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender};
@@ -101,9 +101,12 @@ pub(super) fn attach(
             encode::package_for(container)
         )),
         FoundSound::Failed(reason) => Some(reason),
-        FoundSound::Nothing => unknown::has_audio_packets(input).then(|| {
-            "GStreamer does not know its codec (ffmpeg -i FILE -c:v copy FILE.mkv converts it)".to_owned()
-        }),
+        FoundSound::Nothing => match branch.lost_on_the_way() {
+            Some(sound) => Some(format!("{sound} cannot be converted to {}", codec_name_for(container))),
+            None => unknown::has_audio_packets(input).then(|| {
+                "GStreamer does not know its codec (ffmpeg -i FILE -c:v copy FILE.mkv converts it)".to_owned()
+            }),
+        },
     };
     branch.remove_from(output);
     if let Some(reason) = lost {
@@ -131,7 +134,7 @@ struct Wanted {
 }
 
 /// True for a file with a picture or an animation, by its content.
-fn is_picture(path: &Path) -> bool {
+pub(crate) fn is_picture(path: &Path) -> bool {
     let mut start = Vec::new();
     let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut start));
     read.is_ok() && still::ending_of(&start).is_some()
@@ -159,6 +162,8 @@ struct Branch {
     /// The packet holds back the events before it as well: a muxer that is linked while they pass loses some
     /// of them.
     sound: Receiver<Option<gst::Caps>>,
+    /// The sound that the demuxer gave, as soon as it gave some.
+    given: Arc<OnceLock<String>>,
     gate: Arc<Gate>,
 }
 
@@ -182,6 +187,9 @@ impl Branch {
         // The first news decides; later news may be lost, but must not block.
         let (heard, sound) = crossbeam_channel::bounded(1);
         let gate = Arc::new(Gate::new((!from_zero).then_some(0)));
+        if wanted.container == "avi" {
+            gate.warn_if_late(text::path(input));
+        }
         let types =
             gst::PadProbeType::BUFFER | gst::PadProbeType::BUFFER_LIST | gst::PadProbeType::EVENT_DOWNSTREAM;
         queue_end.add_probe(types, {
@@ -229,14 +237,17 @@ impl Branch {
         });
         // Weak: the closure belongs to parsebin, which belongs to the bin.
         let (weak_bin, weak_queue, gate_of_pads) = (bin.downgrade(), queue.downgrade(), gate.clone());
+        let given = Arc::new(OnceLock::new());
+        let first_given = given.clone();
         parse.connect_pad_added(move |_, pad| {
+            note_first(pad, first_given.clone());
             if let (Some(bin), Some(queue)) = (weak_bin.upgrade(), weak_queue.upgrade())
                 && !take(pad, &bin, &queue, &wanted, &gate_of_pads)
             {
                 lead_nowhere(pad, &queue, heard.clone(), all_shown.clone());
             }
         });
-        Ok(Self { bin, accepted, sound, gate })
+        Ok(Self { bin, accepted, sound, given, gate })
     }
 
     /// Starts the branch alone, and waits until it knows what the file holds.
@@ -260,6 +271,12 @@ impl Branch {
         FoundSound::Failed(format!("its streams were not found within {} s", DISCOVERY.as_secs()))
     }
 
+    /// The sound of which packets were there and none came to the end of the branch, such as that of more
+    /// channels than an encoder takes.
+    fn lost_on_the_way(&self) -> Option<&str> {
+        self.given.get().map(String::as_str)
+    }
+
     fn link(&self, mux: &gst::Element) -> Result<(), String> {
         let end = self.bin.static_pad("src").expect("made in new");
         let pad = mux.request_pad_simple(SOUND_PAD).ok_or("the muxer takes no sound beside video")?;
@@ -279,6 +296,18 @@ impl Branch {
         // Its errors are not the video's. Nothing else has run yet.
         output.news().try_iter().for_each(drop);
     }
+}
+
+/// Notes what sound a pad gives, with its first packet.
+fn note_first(pad: &gst::Pad, given: Arc<OnceLock<String>>) {
+    pad.add_probe(gst::PadProbeType::BUFFER | gst::PadProbeType::BUFFER_LIST, move |pad, _| {
+        if let Some(caps) = pad.current_caps().filter(is_audio) {
+            let channels = caps.structure(0).and_then(|structure| structure.get::<i32>("channels").ok());
+            let of = channels.map_or_else(String::new, |channels| format!(" of {channels} channels"));
+            let _ = given.set(codec_name(&caps) + &of);
+        }
+        gst::PadProbeReturn::Remove
+    });
 }
 
 fn is_audio(caps: &gst::Caps) -> bool {

@@ -194,7 +194,7 @@ fn opens_others(class: &str) -> bool {
 }
 
 /// Has what finds decoders in a pipeline pass over some of them.
-fn leave_out(
+pub(super) fn leave_out(
     pipeline: &impl IsA<gst::Bin>,
     is_left_out: impl Fn(&gst::ElementFactory) -> bool + Clone + Send + Sync + 'static,
 ) {

@@ -246,6 +246,7 @@ impl Prerolled {
         let left_out = if is_confined { keep_to_file(&pipeline) } else { Arc::default() };
         let ending = Ending::watch(&pipeline);
         let playlist = Playlist::watch(&pipeline);
+        playlist.bound_depth(&pipeline);
         let multipart = Multipart::watch(spec, &pipeline, resume);
         let head = Head::watch(spec, &pipeline);
         let streams = Streams::watch(spec, launch, &pipeline, &inlet.is_choice_told);
@@ -270,6 +271,7 @@ impl Prerolled {
 
         let running = Running::new(pipeline);
         count_errors(running.pipeline(), running.errors());
+        multipart.count_damage(running.errors());
         let in_words = |error| {
             if let Some(Redirection { from, to }) = running.redirection() {
                 let to = resolved(&from, &to);
@@ -288,7 +290,7 @@ impl Prerolled {
                         format!("it names other videos, which are not opened for it ({})", factory.name());
                     no_video(&spec.input, what)
                 }
-                None => match streams.refusal() {
+                None => match playlist.refusal().map(str::to_owned).or_else(|| streams.refusal()) {
                     Some(reason) => no_video(&spec.input, reason),
                     None => in_words_of_the_input(error, &spec.input),
                 },

@@ -4,12 +4,13 @@
 //! source that reads a playlist, and that gave no frame for several times the playlist's target duration, is
 //! lost. Opened again it would play the same segments: [`await_renewal`] waits for others first.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
 
+use super::decoder::leave_out;
 use super::login::{Login, give_login};
 use super::open::{MOST_REDIRECTIONS, redirected};
 use super::{Input, SourceSpec, Uri};
@@ -25,6 +26,9 @@ const MOST: Duration = Duration::from_mins(1);
 /// The target duration where it is not known: in the playlist of a playlist, or of another kind.
 const USUAL_TARGET: Duration = Duration::from_secs(10);
 
+/// Elements of one pipeline that read playlists. One reads a playlist and its variants.
+const MOST_READERS: usize = 3;
+
 /// More of a playlist is not read.
 const MOST_BYTES: usize = 1 << 20;
 /// How long a server may take to send a playlist.
@@ -34,6 +38,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct Playlist {
     is_read: AtomicBool,
+    /// Elements that read playlists, one in the other.
+    readers: AtomicUsize,
+    /// A playlist was not opened, as it was named in too many others.
+    is_too_deep: AtomicBool,
     text: Mutex<Vec<u8>>,
 }
 
@@ -55,6 +63,7 @@ impl Playlist {
             .and_then(|factory| factory.metadata("klass").map(|class| class.contains("Adaptive")));
         let (Some(true), Some(pad)) = (is_adaptive, element.static_pad("sink")) else { return };
         self.is_read.store(true, Ordering::Relaxed);
+        self.readers.fetch_add(1, Ordering::Relaxed);
         let playlist = Arc::clone(self);
         pad.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
             launch::guarded(pad, gst::PadProbeReturn::Ok, || {
@@ -66,6 +75,23 @@ impl Playlist {
                 gst::PadProbeReturn::Ok
             })
         });
+    }
+
+    /// Opens no playlist that is named in too many others: one that names itself would have no end.
+    pub(super) fn bound_depth(self: &Arc<Self>, pipeline: &gst::Pipeline) {
+        let playlist = Arc::clone(self);
+        leave_out(pipeline, move |factory| {
+            let is_adaptive = factory.metadata("klass").is_some_and(|class| class.contains("Adaptive"));
+            let is_too_deep = is_adaptive && playlist.readers.load(Ordering::Relaxed) >= MOST_READERS;
+            playlist.is_too_deep.fetch_or(is_too_deep, Ordering::Relaxed);
+            is_too_deep
+        });
+    }
+
+    /// Why the pipeline opens no more of it, if so.
+    pub(super) fn refusal(&self) -> Option<&'static str> {
+        let refused = "its playlist names a playlist where a part of the video should be, maybe itself";
+        self.is_too_deep.load(Ordering::Relaxed).then_some(refused)
     }
 
     /// How long no frame may come before the source is lost; `None` if it is no playlist, or one that ends.
@@ -315,6 +341,21 @@ mod tests {
         };
         assert!(frames > 0 && error.contains("its playlist brought no frame for 4 s"), "{frames}: {error}");
         assert!(error.contains("--reconnect waits until it is back"), "{error}");
+    }
+
+    #[test]
+    fn a_playlist_that_names_itself_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1.0,\nlive.m3u8\n#EXT-X-ENDLIST\n";
+        std::fs::write(folder.path().join("live.m3u8"), text).unwrap();
+        let by_http = spec(serve(folder.path()));
+        let by_name = SourceSpec::new(Input::File(folder.path().join("live.m3u8")), Decoder::Software);
+        for spec in [by_http, by_name] {
+            let started = Instant::now();
+            let error = VideoSource::open(&spec, &Control::new()).map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains("names a playlist where a part of the video should be"), "{error}");
+            assert!(started.elapsed() < Duration::from_secs(20));
+        }
     }
 
     #[test]

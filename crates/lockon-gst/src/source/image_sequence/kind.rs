@@ -46,8 +46,7 @@ impl PictureKind {
 /// The kind of a picture by its content.
 pub(super) fn sniffed(path: &Path) -> Option<PictureKind> {
     let mut start = Vec::new();
-    let file =
-        std::fs::File::open(path).ok().filter(|file| file.metadata().is_ok_and(|about| about.is_file()))?;
+    let file = Some(path).filter(|path| path.is_file()).and_then(|path| std::fs::File::open(path).ok())?;
     file.take(64).read_to_end(&mut start).ok()?;
     PictureKind::of_ending(still::ending_of(&start)?)
 }

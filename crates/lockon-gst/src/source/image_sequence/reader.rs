@@ -232,6 +232,10 @@ impl Drop for Reader {
 }
 
 fn read((path, named): &(PathBuf, PathBuf), rate: (i32, i32), luma_only: bool) -> Result<Ready> {
+    // A pipe would hold the run up until someone writes to it, whatever ends the run.
+    if path.metadata().is_ok_and(|about| !about.is_file()) {
+        return Err(Error::file("read", named)(std::io::Error::other("it is not a regular file")));
+    }
     let decode = if luma_only { stills::decode_luma } else { stills::decode };
     ready(decode(&still::read(path)?, named, MAX_PIXELS)?, rate, None, luma_only)
 }

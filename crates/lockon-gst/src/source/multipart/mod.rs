@@ -23,8 +23,10 @@ use gst::subclass::prelude::ObjectSubclassIsExt;
 
 use super::reconnect::ResumePoint;
 use super::{Input, LOG, SourceSpec};
+use crate::damage::Errors;
 use crate::launch;
 use lockon_core::locks::lock;
+use lockon_core::still;
 
 mod jpeg_end;
 mod parser;
@@ -43,6 +45,8 @@ pub(super) struct Multipart {
     is_found: AtomicBool,
     /// Pictures that were dropped before they were decoded, and are not counted yet.
     skipped: AtomicU64,
+    /// Counts pictures of which a part did not arrive.
+    errors: OnceLock<Errors>,
     /// True if every picture is kept.
     is_lossless: bool,
     /// The clock, and its time at the start of the run, before the pipeline has one of its own.
@@ -67,6 +71,21 @@ impl Multipart {
     /// True once the server has said that it sends such pictures.
     pub(super) fn is_found(&self) -> bool {
         self.is_found.load(Ordering::Acquire)
+    }
+
+    /// Counts damaged pictures there.
+    pub(super) fn count_damage(&self, errors: &Errors) {
+        let _ = self.errors.set(errors.clone());
+    }
+
+    /// Looks whether all of a picture has arrived. The decoder fills up what is missing and says nothing.
+    fn check(&self, picture: &[u8]) {
+        if let Some(errors) = self.errors.get()
+            && still::is_cut_jpeg(picture)
+            && errors.count()
+        {
+            tracing::warn!("the video is damaged: a picture is cut off, its rest is grey");
+        }
     }
 
     /// How many pictures were dropped since this was asked last.
@@ -307,6 +326,9 @@ mod imp {
             let element = self.obj();
             let mut flow = Ok(gst::FlowSuccess::Ok);
             for picture in pictures {
+                if let Some(multipart) = self.multipart.get() {
+                    multipart.check(&picture);
+                }
                 if !std::mem::replace(&mut reading.has_segment, true) {
                     inner.send_event(gst::event::Segment::new(
                         &gst::FormattedSegment::<gst::ClockTime>::new(),

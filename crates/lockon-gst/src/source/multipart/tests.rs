@@ -380,3 +380,28 @@ fn a_stream_of_something_else_is_refused_in_words() {
     }
     assert!(matches!(source.wait_next(LONG).unwrap(), Next::End));
 }
+
+#[test]
+fn pictures_that_are_cut_off_are_counted_as_damaged() {
+    // Noise: half of it lacks half of the picture. Some cameras leave out the marker at the end alone.
+    let noise = image::GrayImage::from_fn(71, 53, |x, y| image::Luma([(x * 37 + y * 91 + x * y * 13) as u8]));
+    let mut bytes = Cursor::new(Vec::new());
+    noise.write_to(&mut bytes, image::ImageFormat::Jpeg).unwrap();
+    let whole = bytes.into_inner();
+    for (kept, damaged) in [(whole.len() / 2, 5), (whole.len() - 2, 0), (whole.len(), 0)] {
+        let picture = whole[..kept].to_vec();
+        let (address, _) = serve(move |stream, _| {
+            let _ = stream.write_all(HEAD.as_bytes());
+            for _ in 0..5 {
+                let head = format!("--frame\r\nContent-Length: {}\r\n\r\n", picture.len());
+                let _ = stream.write_all(&[head.as_bytes(), &picture, b"\r\n"].concat());
+            }
+            sleep(LONG);
+        });
+        let mut source = open(&SourceSpec { live: Some(false), ..spec(&address) }).unwrap();
+        for _ in 0..5 {
+            wait(&mut source);
+        }
+        assert_eq!(source.damaged(), damaged, "{kept} of {} bytes", whole.len());
+    }
+}
