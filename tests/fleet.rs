@@ -229,6 +229,9 @@ fn jobs_that_were_printed_are_read_as_a_list() {
     let run = output(dir.path(), &["--inputs", "list"]);
     assert!(run.status.success(), "{}", stderr(&run));
     assert_eq!(frames(&dir.path().join("v1.jsonl")).len(), 60);
+    fs::write(dir.path().join("list"), "v0.mp4\n").unwrap();
+    let one = output(dir.path(), &["--inputs", "list", "--track", "9,9,30,30"]);
+    assert!(stderr(&one).contains("\n1 video, 60 frames"), "{}", stderr(&one));
     fs::write(dir.path().join("list"), "\n# nothing\n").unwrap();
     let run = output(dir.path(), &["--inputs", "list"]);
     assert_eq!(run.status.code(), Some(2));

@@ -504,7 +504,7 @@ fn no_text() -> Option<String> {
     let at = found.clone().find(|at| option(*at).is_some()).or_else(|| found.next())?;
     let place = option(at).map_or_else(String::new, |option| format!("{option} "));
     Some(format!(
-        "{place}{:?}: a name that is not UTF-8 is taken for the video alone",
+        "{place}{:?}: not UTF-8: only the name of the video may have other bytes",
         words[at].to_string_lossy()
     ))
 }

@@ -26,6 +26,7 @@ use super::page::Page;
 use super::progress::{Progress, bar_of_all};
 use super::request::{All, Typed};
 use super::signals::Signals;
+use super::words::counted;
 use super::{Outcome, closing, run, system, wiring};
 
 /// Between two lines about all videos in a log.
@@ -114,7 +115,10 @@ pub(super) fn run(args: &RunArgs, mut videos: Vec<Named>) -> Result<Outcome> {
     };
     let skipped = all - videos.len();
     if skipped > 0 {
-        log::say(&format!("{skipped} of {all} videos are done already"));
+        log::say(&match all {
+            1 => "the video is done already".to_owned(),
+            _ => format!("{skipped} of {all} videos are done already"),
+        });
     }
     if videos.is_empty() {
         return Ok(Outcome::Done);
@@ -335,14 +339,18 @@ impl Told {
             0 => String::new(),
             count => format!(", {count} interrupted"),
         };
-        log::say(&format!("{} videos, {rate}{interrupted}", self.videos));
+        let videos = counted(self.videos as u64, "video", "videos");
+        log::say(&format!("{videos}, {rate}{interrupted}"));
         if !keeps && total.frames() > 0 {
             log::say(closing::NOTHING_KEPT);
         }
         if self.failed.is_empty() {
             return self.unread.map_or(Ok(()), |name| Err(Error::ReaderGone { name }.into()));
         }
-        let mut said = format!("{} of {} videos failed:", self.failed.len(), self.videos);
+        let mut said = match self.videos {
+            1 => "the video failed:".to_owned(),
+            videos => format!("{} of {videos} videos failed:", self.failed.len()),
+        };
         for (name, reason) in self.failed.iter().take(MOST_FAILED) {
             let _ = write!(said, "\n  {name}: {reason}");
         }

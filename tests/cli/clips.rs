@@ -147,9 +147,18 @@ fn what_is_hidden_cannot_be_found_in_the_written_video() {
         }
     }
     let search = "run ball.mp4 --template ball.png --min-score 0.9 --backend cpu --no-progress";
-    // Nothing has the name `other`, so the video is the same.
-    succeeds(place.lockon(&format!("{search} --blur other -o a.mkv -y")));
-    succeeds(place.lockon(&format!("{search} -o b.mkv -y")));
+    // A name that nothing has would hide nothing.
+    fails(
+        &place.lockon(&format!("{search} --blur Ball -o a.mkv -y")),
+        2,
+        "--blur Ball: nothing has that name: the names are ball",
+    );
+    assert!(!place.path("a.mkv").exists());
+    // Nothing with the name `other` is in the video, so it is the same.
+    let other = "--template other=car.png";
+    let same = succeeds(place.lockon(&format!("{search} {other} --blur other -o a.mkv -y")));
+    assert!(!stderr(&same).contains("hid nothing"), "{}", stderr(&same));
+    succeeds(place.lockon(&format!("{search} {other} -o b.mkv -y")));
     assert_eq!(place.frame("a.mkv").data(), place.frame("b.mkv").data());
     fails(
         &place.lockon(&format!("{search} --blur all --results c.jsonl")),

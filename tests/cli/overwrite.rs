@@ -31,6 +31,43 @@ fn a_script_overwrites_nothing_unless_it_says_so() {
 }
 
 #[test]
+#[cfg(unix)]
+fn two_runs_of_one_output_at_the_same_time_do_not_mix() {
+    let place = Place::new();
+    let source = "videotestsrc is-live=true num-buffers=75 ! video/x-raw,format=GRAY8,width=160,height=120,framerate=25/1 ! appsink name=frames";
+    let run = |outputs: &[&str]| {
+        let mut run = Command::new("timeout");
+        run.arg("120").arg(program()).args([
+            "run",
+            "--source",
+            source,
+            "--threshold",
+            "mean:31:5",
+            "--no-progress",
+        ]);
+        run.args(outputs).current_dir(place.dir.path()).stdin(Stdio::null()).stderr(Stdio::piped());
+        run
+    };
+    let first = run(&["-o", "two.mp4", "--results", "two.jsonl", "--report", "two.html"]).spawn().unwrap();
+    let is_begun = || place.path("two.jsonl").metadata().is_ok_and(|about| about.len() > 0);
+    while !is_begun() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    for outputs in
+        [["-y", "-o", "two.mp4"], ["-y", "--results", "./two.jsonl"], ["-y", "--report", "two.html"]]
+    {
+        fails(&run(&outputs).output().unwrap(), 1, "another process writes it: give each run its own name");
+    }
+    let first = succeeds(first.wait_with_output().unwrap());
+    assert!(stderr(&first).contains("75 frames"), "{}", stderr(&first));
+    assert_eq!(place.play("two.mp4"), 75);
+    assert_eq!(frames(&place.records("two.jsonl")).len(), 75);
+    assert!(place.read("two.html").contains("</html>"));
+    // Its end frees the names.
+    succeeds(run(&["-y", "--results", "two.jsonl"]).output().unwrap());
+}
+
+#[test]
 fn all_outputs_are_asked_about_before_the_first_is_opened() {
     let place = Place::new();
     std::fs::write(place.path("last.html"), "kept").unwrap();

@@ -48,6 +48,41 @@ fn end_of(mut child: Child) -> (Option<i32>, Duration, String) {
 }
 
 #[test]
+#[cfg(unix)]
+fn signals_are_heard_while_a_pipe_with_orders_is_silent() {
+    let place = place_with_thing(20);
+    assert!(Command::new("mkfifo").arg(place.path("orders.jsonl")).status().unwrap().success());
+    for has_writer in [false, true] {
+        let source = "videotestsrc ! video/x-raw,format=GRAY8,width=160,height=120 ! appsink name=frames";
+        let child = Command::new(program())
+            .args(["run", "--source", source, "--control", "orders.jsonl", "--no-progress"])
+            .current_dir(place.dir.path())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Opening waits for the reader.
+        let writer = has_writer
+            .then(|| std::fs::OpenOptions::new().write(true).open(place.path("orders.jsonl")).unwrap());
+        std::thread::sleep(Duration::from_millis(800));
+        signal(&child, "TERM");
+        let (code, took, said) = end_of(child);
+        assert_eq!(code, Some(143), "{has_writer}: {said}");
+        assert!(took < Duration::from_secs(5), "{took:?}");
+        drop(writer);
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_pipe_among_pictures_is_refused() {
+    let place = place_with_thing(20);
+    assert!(Command::new("mkfifo").arg(place.path("z.png")).status().unwrap().success());
+    let search = "--threshold mean:31:5 --no-progress";
+    fails(&place.lockon(&format!("run . {search}")), 1, "cannot read ./z.png: it is not a regular file");
+    fails(&place.lockon(&format!("run z*.png {search}")), 1, "z.png");
+}
+
+#[test]
 fn signals_are_heard_while_a_frame_is_searched() {
     // A frame takes minutes: a run that did not hear would not end in time by being done.
     for (name, code, search, angles, scales) in [

@@ -141,3 +141,37 @@ fn man_pages_are_rendered_without_a_warning() {
     assert!(kernels.contains(".TH lockon-bench-kernels 1"), "{kernels}");
     fails(&place.lockon("man walk"), 2, "there is no command \"walk\"");
 }
+
+#[test]
+fn numbers_that_are_far_too_large_are_refused_with_their_range() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    for (option, range) in [
+        ("--threads 100000", "not between 1 and 1024"),
+        ("--depth 1000000", "not between 1 and 32"),
+        ("--max-frames 99999999999999999999", "more than 18446744073709551615"),
+    ] {
+        fails(&place.lockon(&format!("run a.mp4 -t a.png {option}")), 2, range);
+    }
+}
+
+#[test]
+fn an_error_in_a_long_line_has_its_place_and_not_the_line() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    let long = "x".repeat(100_000);
+    std::fs::write(place.path("a.toml"), format!("input = \"a.mp4\"\ntemplate = [\"{long}\"] wobble\n"))
+        .unwrap();
+    std::fs::write(place.path("b.toml"), format!("input = \"a.mp4\"\n{long} = 1\n")).unwrap();
+    std::fs::write(place.path("c.json"), format!("{{\"input\":\"a.mp4\",\"{long}\":1}}")).unwrap();
+    std::fs::write(place.path("list"), format!("{{\"input\":\"a.mp4\",\"min-score\":\"{long}\"}}\n"))
+        .unwrap();
+    for (words, says) in [
+        ("run @a.toml", "line 2, column 100017"),
+        ("run @b.toml", "a job has no key"),
+        ("run @c.json", "unknown"),
+        ("run --inputs list -t a.png", "list: line 1"),
+    ] {
+        let out = place.lockon(words);
+        fails(&out, 2, says);
+        assert!(stderr(&out).len() < 1000, "{words}: {} bytes", stderr(&out).len());
+    }
+}

@@ -68,11 +68,30 @@ pub fn check(pattern: &str) -> Result<()> {
     if !file.contains("{n}") || pattern.matches("{n}").count() > 1 || pattern.matches("{name}").count() > 1 {
         return bad("expected a file's name with {n}, the number of the clip, once, such as {name}-{n}.mp4");
     }
+    if let Some(unknown) = unknown_word(pattern) {
+        return bad(&format!(
+            "{unknown} stands for nothing: there are {{name}} and {{n}} of the clip, {{stem}} and {{index}} of the video, \
+             {{date}} and {{time}}"
+        ));
+    }
     if pattern.contains("{name}") && !file.contains("{name}") {
         return bad("{name} must stand in the file's name, not in a folder's name");
     }
     Container::of(Path::new(pattern))?;
     crate::sink::file_launch(Path::new(pattern), Codec::Auto).map(|_| ())
+}
+
+/// The first word in braces that stands for nothing.
+fn unknown_word(pattern: &str) -> Option<&str> {
+    let words = pattern.match_indices('{').filter_map(|(at, _)| {
+        let length = pattern[at..].find('}')?;
+        Some(&pattern[at..=at + length])
+    });
+    let is_word = |text: &&str| {
+        text.len() > 2 && text[1..text.len() - 1].bytes().all(|byte| byte.is_ascii_alphabetic())
+    };
+    let known = ["{name}", "{n}", "{stem}", "{index}", "{date}", "{time}"];
+    words.filter(is_word).find(|word| !known.contains(word))
 }
 
 /// The files there that have names of such clips.
@@ -277,14 +296,15 @@ impl Clips {
     /// Prepares clips. Where packets cannot be copied, a warning has the reason, and clips are encoded.
     ///
     /// # Errors
-    /// As [`check`]; `File` if the folder cannot be written to.
-    pub fn open(mut wanted: Wanted) -> Result<Self> {
+    /// As [`check`]; `File` if the folder cannot be written to; `Stopped` if `control` was.
+    pub fn open(mut wanted: Wanted, control: &Control) -> Result<Self> {
         check(&wanted.pattern)?;
         let probe = wanted.pattern.replace("{name}", "probe").replace("{n}", "0");
         lockon_core::files::check_writable(Path::new(&probe))?;
         if let Some(file) = &wanted.file
-            && let Err(reason) = copying::check(file, Path::new(&wanted.pattern))
+            && let Err(reason) = copying::check(file, Path::new(&wanted.pattern), control)
         {
+            control.check()?;
             tracing::warn!("--cut: clips are encoded, not copied from {}: {reason}", text::path(file));
             wanted.file = None;
         }
@@ -297,7 +317,7 @@ impl Clips {
             interval_ns: USUAL_INTERVAL_NS,
             format: None,
             run: None,
-            control: Control::new(),
+            control: control.clone(),
             copier: None,
             kept: VecDeque::new(),
             kept_bytes: 0,
@@ -574,7 +594,9 @@ mod tests {
         crate::launch::init().unwrap();
         let pattern = folder.join("{name}-{n}.mkv").to_str().unwrap().to_owned();
         let padding = TimeSpan::default();
-        let mut clips = Clips::open(Wanted { pattern, padding, file: None, sound: None, hiding }).unwrap();
+        let mut clips =
+            Clips::open(Wanted { pattern, padding, file: None, sound: None, hiding }, &Control::new())
+                .unwrap();
         clips.begin(&run_record(), &format("I420", 160, 120, (25, 1))).unwrap();
         clips
     }
@@ -699,12 +721,16 @@ mod tests {
 
     #[test]
     fn a_pattern_has_one_number_in_the_files_name_and_a_known_extension() {
-        for good in ["{n}.mp4", "out/{name}-{n}.mkv", "{n}-{name}.webm"] {
+        for good in
+            ["{n}.mp4", "out/{name}-{n}.mkv", "{n}-{name}.webm", "{date}/{stem}-{n}.mp4", "{1}-{n}.mp4"]
+        {
             check(good).unwrap();
         }
         for bad in ["a.mp4", "{name}.mp4", "{n}/a.mp4", "{n}-{n}.mp4", "{name}/{n}.mp4", "{n}.txt", "{n}"] {
             assert!(check(bad).is_err(), "{bad}");
         }
+        let unknown = check("{bogus}-{n}.mkv").unwrap_err().to_string();
+        assert!(unknown.contains("{bogus} stands for nothing: there are {name} and {n}"), "{unknown}");
     }
 
     #[test]

@@ -10,7 +10,7 @@
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,9 @@ use gst::prelude::*;
 
 use crate::launch;
 use crate::sink::Container;
+use crate::sound::is_picture;
 use crate::source::presentation_time;
+use lockon_core::control::{Control, STOP_CHECK};
 use lockon_core::error::{Error, Result};
 use lockon_core::locks::lock;
 use lockon_core::text;
@@ -67,6 +69,8 @@ enum Kind {
 /// A file up to the packets of its first stream of a kind.
 struct Reading {
     pipeline: Pipeline,
+    /// Ends waiting for packets.
+    control: Control,
     stream: Stream,
     file: PathBuf,
     has_sound: bool,
@@ -79,9 +83,9 @@ struct Reading {
 /// Checks that packets of a file can be copied into files of such a name.
 ///
 /// # Errors
-/// The reason.
-pub(crate) fn check(file: &Path, to: &Path) -> Result<(), String> {
-    let reading = Reading::video(file)?;
+/// The reason; some reason if `control` was stopped meanwhile.
+pub(crate) fn check(file: &Path, to: &Path, control: &Control) -> Result<(), String> {
+    let reading = Reading::video(file, control)?;
     if reading.is_turned {
         return Err("players turn its picture".into());
     }
@@ -112,9 +116,11 @@ pub(crate) fn copy(job: &Job) -> Result<()> {
 }
 
 fn try_copy(job: &Job, container: &Container, is_created: &mut bool) -> Result<(), String> {
-    let reading = Reading::video(&job.file)?;
-    let hearing =
-        if job.has_sound && reading.has_sound { Reading::open(&job.file, Kind::Sound)? } else { None };
+    // A run that was asked to end still completes its clips.
+    let control = Control::new();
+    let reading = Reading::video(&job.file, &control)?;
+    let hears = job.has_sound && reading.has_sound;
+    let hearing = if hears { Reading::open(&job.file, Kind::Sound, &control)? } else { None };
     let first = reading.seek(job.from_ns)?.ok_or("there is no frame at that place")?;
     let writing = Writing::build(container, &job.to, &reading.stream, hearing.as_ref().map(|it| &it.stream))?;
     let base = first.decoded.into_iter().chain(first.pts()).min().unwrap_or(gst::ClockTime::ZERO);
@@ -191,20 +197,35 @@ fn reported(pipeline: &gst::Pipeline) -> Option<String> {
     }
 }
 
-/// Returns the next sample, or `None` at the end of the stream.
+/// Returns the next sample, or `None` at the end of the stream or if `is_absent` says that there is none.
 fn pull(
     pipeline: &gst::Pipeline,
     sink: &gst_app::AppSink,
     patience: Duration,
+    control: &Control,
+    is_absent: impl Fn() -> bool,
 ) -> Result<Option<gst::Sample>, String> {
-    if let Some(sample) = sink.try_pull_sample(gst::ClockTime::try_from(patience).ok()) {
-        return Ok(Some(sample));
+    let deadline = Instant::now() + patience;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if let Some(sample) = sink.try_pull_sample(gst::ClockTime::try_from(left.min(STOP_CHECK)).ok()) {
+            return Ok(Some(sample));
+        }
+        // After an error a demuxer ends its streams: such an end is not the end of the file. Or it ends
+        // nothing, and no packet ever comes.
+        if let Some(reason) = reported(pipeline) {
+            return Err(reason);
+        }
+        if sink.is_eos() || is_absent() {
+            return Ok(None);
+        }
+        if control.is_stopped() {
+            return Err("the run was stopped".into());
+        }
+        if left.is_zero() {
+            return Err(format!("no packet came within {} s", patience.as_secs_f64()));
+        }
     }
-    // After an error a demuxer ends its streams: such an end is not the end of the file.
-    if let Some(reason) = reported(pipeline) {
-        return Err(reason);
-    }
-    if sink.is_eos() { Ok(None) } else { Err(format!("no packet came within {} s", patience.as_secs_f64())) }
 }
 
 fn make(name: &str) -> Result<gst::Element, String> {
@@ -213,13 +234,17 @@ fn make(name: &str) -> Result<gst::Element, String> {
 
 impl Reading {
     /// Opens the first video stream of a file.
-    fn video(path: &Path) -> Result<Self, String> {
-        Self::open(path, Kind::Video)?.ok_or_else(|| format!("{} has no video", text::path(path)))
+    fn video(path: &Path, control: &Control) -> Result<Self, String> {
+        Self::open(path, Kind::Video, control)?.ok_or_else(|| format!("{} has no video", text::path(path)))
     }
 
     /// Opens the first stream of a kind; `None` if nothing is in it. The file must have such a stream.
-    fn open(path: &Path, kind: Kind) -> Result<Option<Self>, String> {
+    fn open(path: &Path, kind: Kind, control: &Control) -> Result<Option<Self>, String> {
         launch::init().map_err(|error| error.to_string())?;
+        // A demuxer finds no end of looking for a stream in a GIF.
+        if is_picture(path) {
+            return Err("its pictures are no packets of a video".into());
+        }
         let (input, parser) = (make("filesrc")?, make("parsebin")?);
         input.set_property("location", path);
         let guarded = Pipeline(gst::Pipeline::new());
@@ -231,7 +256,8 @@ impl Reading {
         input.link(&parser).map_err(|error| error.to_string())?;
         queue.link(&sink).map_err(|error| error.to_string())?;
         let place = queue.static_pad("sink").ok_or("a queue has no pad")?;
-        let free = Mutex::new(Some(place));
+        let free = Arc::new(Mutex::new(Some(place)));
+        let (is_free, is_absent) = (free.clone(), Arc::new(AtomicBool::new(false)));
         let weak = pipeline.downgrade();
         let counts = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
         let counted = counts.clone();
@@ -261,6 +287,11 @@ impl Reading {
                 }
             }
         });
+        let absent = is_absent.clone();
+        parser.connect_no_more_pads(move |_| {
+            let place = lock(&is_free);
+            absent.store(place.is_some(), Ordering::Relaxed);
+        });
         // Sinks reach PLAYING before the first packet comes. A full appsink holds the lock that this change
         // needs, and nothing would empty it.
         let failed = |error: &dyn std::error::Error| {
@@ -276,7 +307,7 @@ impl Reading {
             element.set_locked_state(false);
             element.sync_state_with_parent().map_err(|error| failed(&error))?;
         }
-        let sample = pull(pipeline, &sink, PATIENCE);
+        let sample = pull(pipeline, &sink, PATIENCE, control, || is_absent.load(Ordering::Relaxed));
         let Some(sample) = sample.map_err(|reason| format!("{}: {reason}", text::path(path)))? else {
             return Ok(None);
         };
@@ -290,8 +321,8 @@ impl Reading {
         // Streams are announced together: no sound comes later if none was announced before the first packet.
         let count = |kind: Kind| counts[kind as usize].load(Ordering::Relaxed);
         let (has_sound, has_several) = (count(Kind::Sound) > 0, count(Kind::Video) > 1);
-        let (stream, file) = (Stream { sink, caps }, path.to_owned());
-        Ok(Some(Self { pipeline: guarded, stream, file, has_sound, is_turned, has_several }))
+        let (stream, file, control) = (Stream { sink, caps }, path.to_owned(), control.clone());
+        Ok(Some(Self { pipeline: guarded, control, stream, file, has_sound, is_turned, has_several }))
     }
 
     /// Goes to the last key frame that is not after a time, and returns the first packet from there on.
@@ -306,9 +337,8 @@ impl Reading {
     /// Returns the next packet, or `None` at the end of the stream.
     fn next(&self) -> Result<Option<Packet>, String> {
         let in_file = |reason: String| format!("{}: {reason}", text::path(&self.file));
-        let Some(sample) = pull(&self.pipeline.0, &self.stream.sink, PATIENCE).map_err(in_file)? else {
-            return Ok(None);
-        };
+        let sample = pull(&self.pipeline.0, &self.stream.sink, PATIENCE, &self.control, || false);
+        let Some(sample) = sample.map_err(in_file)? else { return Ok(None) };
         let buffer = sample.buffer_owned().ok_or_else(|| in_file("a packet has no data".into()))?;
         let time = |at| presentation_time(sample.segment(), at, false);
         let decoded = buffer.dts();
@@ -400,6 +430,9 @@ impl Writing {
             let pad = held.into_iter().find_map(|template| mux.request_pad(&template, None, None));
             let pad = pad.ok_or_else(|| refused(&stream.caps))?;
             let out = last.static_pad("src").ok_or("a parser has no pad")?;
+            if name == "video/x-vp9" {
+                complete_caps(&out);
+            }
             let fits = out.query_caps(None).can_intersect(&pad.query_caps(None));
             if !fits || out.link(&pad).is_err() {
                 return Err(refused(&stream.caps));
@@ -517,6 +550,26 @@ fn parser_of(caps: &gst::Caps) -> Option<&'static str> {
     })
 }
 
+/// Adds to the caps of VP9 what they lack: the MP4 muxer of GStreamer 1.22 crashes without a place of the
+/// colour samples, which most VP9 does not state. Unstated, they lie on samples of the luma.
+fn complete_caps(out: &gst::Pad) {
+    out.add_probe(gst::PadProbeType::EVENT_DOWNSTREAM, |pad, info| {
+        launch::guarded(pad, gst::PadProbeReturn::Ok, || {
+            let Some(gst::PadProbeData::Event(event)) = &mut info.data else {
+                return gst::PadProbeReturn::Ok;
+            };
+            if let gst::EventView::Caps(announced) = event.view()
+                && announced.caps().structure(0).is_some_and(|it| !it.has_field("chroma-site"))
+            {
+                let mut caps = announced.caps_owned();
+                caps.make_mut().set("chroma-site", "cosited");
+                *event = gst::event::Caps::builder(&caps).seqnum(event.seqnum()).build();
+            }
+            gst::PadProbeReturn::Ok
+        })
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -533,7 +586,7 @@ mod tests {
 
     /// How many packets of a kind a file has, without the first.
     fn packets(file: &Path, kind: Kind) -> usize {
-        let reading = Reading::open(file, kind).unwrap().unwrap();
+        let reading = Reading::open(file, kind, &Control::new()).unwrap().unwrap();
         std::iter::from_fn(|| reading.next().unwrap()).count()
     }
 
@@ -547,7 +600,9 @@ mod tests {
         source.link(&sink).unwrap();
         pipeline.set_state(gst::State::Playing).unwrap();
         let guarded = Pipeline(pipeline);
-        let next = |milliseconds| pull(&guarded.0, &sink, Duration::from_millis(milliseconds));
+        let control = Control::new();
+        let next =
+            |milliseconds| pull(&guarded.0, &sink, Duration::from_millis(milliseconds), &control, || false);
         assert_eq!(next(10).unwrap_err(), "no packet came within 0.01 s");
         source.push_buffer(gst::Buffer::from_slice([7_u8])).unwrap();
         assert!(next(9000).unwrap().is_some());
@@ -555,6 +610,52 @@ mod tests {
         assert!(next(9000).unwrap().is_none());
         gst::element_error!(source, gst::ResourceError::Read, ("the disk is gone"));
         assert_eq!(next(9000).unwrap_err(), "the disk is gone");
+    }
+
+    #[test]
+    fn a_file_whose_packets_never_come_is_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        // Its pictures are one stream that is no video, and the other file has no stream.
+        let gif = [
+            &b"GIF89a\x01\0\x01\0\x80\0\0\0\0\0\xff\xff\xff"[..],
+            &[0x2c, 0, 0, 0, 0, 1, 0, 1, 0, 0, 2, 2, 0x44, 1, 0, 0x3b],
+        ];
+        let (pictures, broken) = (dir.path().join("a.gif"), dir.path().join("b.flv"));
+        std::fs::write(&pictures, gif.concat()).unwrap();
+        std::fs::write(&broken, [&b"FLV\x01\x05\0\0\0\x09\0\0\0\0"[..], &[0xff; 500]].concat()).unwrap();
+        let started = Instant::now();
+        for file in [&pictures, &broken] {
+            let reason = check(file, Path::new("a.mp4"), &Control::new()).unwrap_err();
+            assert!(!reason.contains("no packet came"), "{reason}");
+        }
+        assert!(started.elapsed() < PATIENCE / 2);
+    }
+
+    #[test]
+    fn a_run_that_is_stopped_waits_for_no_packet() {
+        launch::init().unwrap();
+        let pipeline = Pipeline(gst::Pipeline::new());
+        let sink = gst_app::AppSink::builder().sync(false).build();
+        pipeline.0.add(&sink).unwrap();
+        pipeline.0.set_state(gst::State::Playing).unwrap();
+        let control = Control::new();
+        control.stop();
+        let reason = pull(&pipeline.0, &sink, PATIENCE, &control, || false).unwrap_err();
+        assert_eq!(reason, "the run was stopped");
+    }
+
+    #[test]
+    fn vp9_that_states_no_place_of_its_colour_samples_is_copied_into_an_mp4() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, to) = (dir.path().join("a.webm"), dir.path().join("clip.mp4"));
+        play(&format!(
+            "videotestsrc num-buffers=9 ! video/x-raw,format=I420,width=34,height=18,framerate=25/1 ! vp9enc ! webmmux ! \
+             filesink location={}",
+            file.display()
+        ));
+        check(&file, &to, &Control::new()).unwrap();
+        copy(&Job { file, to: to.clone(), from_ns: 0, to_ns: 1_000_000_000, has_sound: false }).unwrap();
+        assert_eq!(packets(&to, Kind::Video), 8);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use lockon_core::config::{Moment, Part, SearchMethod, TrackSpec};
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
 use lockon_core::excerpt::Excerpt;
-use lockon_core::files;
+use lockon_core::files::{self, Claim};
 use lockon_core::frame::{Frame, FrameMeta, Size, VideoFormat};
 use lockon_core::output::{self, report};
 use lockon_core::overlay::Crop;
@@ -29,6 +29,7 @@ use lockon_gst::sink::{Numbered, Shown, VideoSink};
 use lockon_gst::source::{Input, SourceSpec, VideoSource};
 use lockon_gst::window;
 
+mod hidden;
 mod outlet;
 mod playback;
 
@@ -72,6 +73,8 @@ pub struct Run {
     command: Option<CommandRecord>,
     /// Held until the end, so that whoever reads a pipe stays for all of it.
     readers: Vec<File>,
+    /// Held until the end, so that no other run writes the same files.
+    claims: Vec<Claim>,
 }
 
 impl Request {
@@ -95,6 +98,7 @@ impl Request {
         self.check_with(&spec)?;
         files::check_folders(&self.written_paths())?;
         let templates = job::load_templates(&self.template)?;
+        hidden::check(self, &templates)?;
         if let Input::File(path) = &spec.input {
             path.metadata().map_err(Error::file("read", path))?;
         }
@@ -147,11 +151,12 @@ impl Prepared {
     /// `Stopped` if `control` was; `Usage` if the request needs an outlet that is missing; whatever cannot be
     /// opened.
     pub fn start(mut self, control: &Control, outlets: &[Arc<dyn Outlet>]) -> Result<Run> {
-        control.repeat(self.request.orders()?);
+        control.repeat(self.request.orders_until_stopped(control)?);
         control.begin_with_zones(self.request.zone.clone());
         if self.request.display {
             control.keep_frames(window::KEPT);
         }
+        let unseen = hidden::Unseen::of(&self.request, &self.templates);
         let job = self.request.checked_job(std::mem::take(&mut self.templates), control)?;
         let threads = self.share.threads(self.request.threads);
         let options = Options { threads, traffic: self.traffic.clone(), ..self.request.options(control) };
@@ -165,7 +170,8 @@ impl Prepared {
             }
         }
         let readers = await_readers(&self.request, control)?.ok_or(Error::Stopped)?;
-        let mut sinks = file_sinks(&self.request, &self.spec)?;
+        let claims = claimed(&self.request)?;
+        let mut sinks = file_sinks(&self.request, &self.spec, control)?;
         let name = request::name_of(&self.typed);
         let opening = Opening { request: &self.request, name: &name, traffic: &self.traffic };
         let joined = outlet::open_all(&opening, outlets)?;
@@ -177,13 +183,27 @@ impl Prepared {
         let devices = devices.with_depth(request.depth_for(source.is_live()));
         let (watched, shown) = pipeline_sinks(&request, &spec.input, source.is_live(), control)?;
         sinks.extend(watched);
+        sinks.extend(unseen.map(|unseen| Box::new(unseen) as Box<dyn Sink>));
         // Sinks end in the reverse order: nobody waits for a video's end to hear that a track is gone.
         sinks.extend(joined);
         warn_of_zones_outside(&request, source.format().size);
         let frames = Excerpt::new(source, request.part()).refusing_earlier(&request.track);
         let control = control.clone();
         control.begin(job.tracks.len() as u32);
-        Ok(Run { request, spec, typed, job, devices, frames, sinks, shown, control, command: None, readers })
+        Ok(Run {
+            request,
+            spec,
+            typed,
+            job,
+            devices,
+            frames,
+            sinks,
+            shown,
+            control,
+            command: None,
+            readers,
+            claims,
+        })
     }
 }
 
@@ -360,7 +380,8 @@ impl Run {
     /// happened: the summary tells what was done, the result whether something went wrong.
     pub fn finish(self) -> (Summary, Result<()>) {
         let jumps = self.can_jump();
-        let Self { request, spec, typed, job, devices, frames, sinks, control, command, readers, .. } = self;
+        let Self { request, spec, typed, job, devices, frames, sinks, control, command, .. } = self;
+        let (readers, mut claims) = (self.readers, self.claims);
         let decoder = frames.source().decoder_name().map(str::to_owned);
         let pictures = frames.source().has_pictures();
         let describe = |format: &VideoFormat, device: &Device| {
@@ -375,6 +396,13 @@ impl Run {
         let (summary, outcome) = job.run(&devices, &job::open, ends);
         devices.note(&outcome);
         drop(readers);
+        // Results without any line are results. A video without a frame is none.
+        if summary.frames > 0 {
+            let results =
+                claims.iter_mut().filter(|claim| !request.output.iter().any(|path| path == claim.path()));
+            results.for_each(Claim::keep);
+        }
+        drop(claims);
         if outcome.is_ok() && summary.frames == 0 && !summary.interrupted {
             let reason = match frames.source().missed() {
                 Some(last) => none_in(request.part(), last),
@@ -417,9 +445,21 @@ fn await_readers(request: &Request, control: &Control) -> Result<Option<Vec<File
     named.map(|path| files::open_pipe(path, files::End::Writing, control)).collect::<Result<Option<_>, _>>()
 }
 
+/// Locks the outputs that are files, but not those that are continued: these are locked as they are opened.
+///
+/// # Errors
+/// `Output` if another run writes one of them.
+fn claimed(request: &Request) -> Result<Vec<Claim>> {
+    let goes_on = |path: &Path| {
+        request.rolling().keeps_files() && request.results.iter().any(|name| Path::new(name) == path)
+    };
+    let files = request.output_files().into_iter().filter(|path| !goes_on(path));
+    files.filter_map(|path| Claim::take(&path).transpose()).collect()
+}
+
 /// The outputs that are files. Whatever cannot be written is refused here, before the video is opened.
 /// Results come first, so that they are kept if a video output fails.
-fn file_sinks(request: &Request, spec: &SourceSpec) -> Result<Vec<Box<dyn Sink>>> {
+fn file_sinks(request: &Request, spec: &SourceSpec, control: &Control) -> Result<Vec<Box<dyn Sink>>> {
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     for path in &request.results {
         sinks.push(output::open_rolling(path, request.rolling())?);
@@ -448,7 +488,7 @@ fn file_sinks(request: &Request, spec: &SourceSpec) -> Result<Vec<Box<dyn Sink>>
             file: file.filter(|_| !request.cut_exact && !request.hides()),
             hiding: request.hiding(),
         };
-        sinks.push(Box::new(Clips::open(wanted)?));
+        sinks.push(Box::new(Clips::open(wanted, control)?));
     }
     Ok(sinks)
 }

@@ -33,7 +33,10 @@ pub fn read_list(path: &Path, base: &Request) -> Result<Vec<Request>> {
             Some(_) => Request::from_json_over(line, base),
             None => Request::new(line).map(|typed| Request { input: typed.input, ..base.clone() }),
         };
-        request.map_err(|error| Error::Usage(format!("{}: line {number}: {error}", path.display())))
+        request.map_err(|error| {
+            let reason = error.to_string();
+            Error::Usage(format!("{}: line {number}: {}", path.display(), text::shortened(&reason)))
+        })
     };
     lines.map(read).collect()
 }

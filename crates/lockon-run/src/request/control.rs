@@ -1,13 +1,13 @@
 //! Reads the orders of an earlier run from its results file.
 
-use std::fs::File;
-use std::io::{BufRead as _, Read as _};
+use std::io::{BufRead as _, Read};
 use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::Request;
+use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
 use lockon_core::files;
 use lockon_core::orders::Repeated;
@@ -49,13 +49,26 @@ impl Request {
     /// `File` if the file cannot be read; `Usage` with the number of the line if the file is no results file
     /// or a line is longer than 256 MiB or cannot be understood.
     pub fn orders(&self) -> Result<Vec<Repeated>> {
-        self.control.as_deref().map_or_else(|| Ok(Vec::new()), read)
+        self.orders_until_stopped(&Control::new())
+    }
+
+    /// As [`Self::orders`], for a run that may be stopped while it waits for the writer of a pipe.
+    ///
+    /// # Errors
+    /// As [`Self::orders`]; `Stopped` if `control` was.
+    pub(crate) fn orders_until_stopped(&self, control: &Control) -> Result<Vec<Repeated>> {
+        let Some(path) = &self.control else { return Ok(Vec::new()) };
+        let read =
+            files::open_until_stopped(path, control)?.ok_or(Error::Stopped).and_then(|file| read(file, path));
+        // The end of a run is the reason of what follows from it.
+        control.check()?;
+        read
     }
 }
 
-fn read(path: &Path) -> Result<Vec<Repeated>> {
+fn read(from: impl Read, path: &Path) -> Result<Vec<Repeated>> {
     let file = |cause| Error::File { action: "read", path: path.into(), cause };
-    let mut reader = File::open(path).and_then(files::text_of).map_err(file)?;
+    let mut reader = files::text_of(from).map_err(file)?;
     let (mut orders, mut runs, mut of_earlier) = (Vec::new(), 0_u64, 0);
     // The `run` record of the last run.
     let mut run = Vec::new();
@@ -263,7 +276,8 @@ mod tests {
     #[test]
     #[cfg(unix)]
     fn a_line_without_end_is_refused_at_its_limit_and_a_long_record_is_read() {
-        let error = read(Path::new("/dev/zero")).unwrap_err().to_string();
+        let zeros = std::fs::File::open("/dev/zero").unwrap();
+        let error = read(zeros, Path::new("/dev/zero")).unwrap_err().to_string();
         assert!(error.ends_with("/dev/zero: line 1 is longer than 1 MiB"), "{error}");
         let record = |length: usize| {
             let [front, back] = ["{\"type\":\"frame\",\"text\":\"", "\"}\n"];

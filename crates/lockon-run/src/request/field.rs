@@ -218,8 +218,9 @@ impl Field {
     /// # Errors
     /// What is wrong with a text, without the text itself.
     pub fn put(&self, request: &mut Request, texts: &[OsString]) -> Result<(), String> {
-        (self.put)(request, texts)?;
-        self.check_range(texts)
+        // First: of a number that is too large for its type the range says more.
+        self.check_range(texts)?;
+        (self.put)(request, texts)
     }
 
     /// The same with an error that names the field and the text.
@@ -335,7 +336,12 @@ macro_rules! text_of_numbers {
             const NUMBER: Number = Number::$number;
 
             fn read(text: &OsStr) -> Result<Self, String> {
-                utf8(text)?.trim().parse().map_err(|error: <$type as FromStr>::Err| error.to_string())
+                let text = utf8(text)?.trim();
+                let is_large = text.bytes().all(|byte| byte.is_ascii_digit());
+                text.parse().map_err(|error: <$type as FromStr>::Err| match error.to_string() {
+                    _ if is_large && !text.is_empty() => format!("more than {}", <$type>::MAX),
+                    reason => reason,
+                })
             }
 
             fn text(&self) -> OsString {

@@ -12,6 +12,26 @@ use lockon_core::error::{Error, Result};
 use lockon_core::files;
 use lockon_core::text;
 
+/// Columns of a line that an error shows with a mark under it.
+const MOST_SHOWN: usize = 200;
+
+/// What is wrong with TOML, and where. Shows the line, unless it is long.
+fn toml_reason(text: &str, error: &toml::de::Error) -> String {
+    let whole = error.to_string();
+    if whole.lines().all(|line| line.len() <= MOST_SHOWN) {
+        return whole.trim_end().to_owned();
+    }
+    let reason = text::shortened(error.message());
+    let Some(before) = error.span().and_then(|span| text.get(..span.start)) else {
+        return reason.into_owned();
+    };
+    let (line, column) = before.chars().fold((1, 1), |(line, column), c| match c {
+        '\n' => (line + 1, 1),
+        _ => (line, column + 1),
+    });
+    format!("TOML parse error at line {line}, column {column}: {reason}")
+}
+
 impl Request {
     /// Reads a job file: JSON if its name ends in `.json`, else TOML. Paths in it are relative to the folder
     /// in which the program runs, as on the command line.
@@ -30,7 +50,7 @@ impl Request {
     /// # Errors
     /// `Usage`, with the place.
     pub fn from_toml(text: &str) -> Result<Self> {
-        toml::from_str(text).map_err(|error| Error::Usage(error.to_string().trim_end().to_owned()))
+        toml::from_str(text).map_err(|error| Error::Usage(toml_reason(text, &error)))
     }
 
     /// Reads JSON.
@@ -48,7 +68,7 @@ impl Request {
     pub fn from_json_over(text: &str, base: &Self) -> Result<Self> {
         let mut json = serde_json::Deserializer::from_str(text);
         let read = Over(base).deserialize(&mut json).and_then(|request| json.end().map(|()| request));
-        read.map_err(|error| Error::Usage(error.to_string()))
+        read.map_err(|error| Error::Usage(text::shortened(&error.to_string()).into_owned()))
     }
 
     /// The request as TOML.

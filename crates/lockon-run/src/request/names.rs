@@ -45,7 +45,8 @@ pub(crate) fn stem(name: &str) -> &str {
 /// Puts into the names of outputs what `{name}` stands for (`a.mp4`), `{stem}` (`a`) and `{index}`, the
 /// video's place in the list, from 1 on.
 ///
-/// In a pipeline's text each becomes part of one literal value.
+/// In a pipeline's text each becomes part of one literal value. Elsewhere braces of the name itself become
+/// parentheses where they would stand for something later: a time, or what appears in a clip.
 ///
 /// # Errors
 /// As [`give`](super::Field::give) and [`launch::fill`].
@@ -61,7 +62,8 @@ pub fn expand(request: &mut Request, name: &str, index: usize) -> Result<()> {
                 let words = [("{name}", name), ("{stem}", stem(name)), ("{index}", &*index)];
                 launch::fill(&field.option(), text, &words).map(OsString::from)
             }
-            _ => Ok(put_in(text, name, index, true)),
+            _ if field.name == "events" => Ok(put_in(text, name, index, true)),
+            _ => Ok(put_in(text, &without_times(name), index, true)),
         };
         let expanded = texts.iter().map(put_in).collect::<Result<Vec<_>>>()?;
         if expanded != texts {
@@ -70,10 +72,16 @@ pub fn expand(request: &mut Request, name: &str, index: usize) -> Result<()> {
     }
     if let Some(pattern) = &mut request.cut {
         // There `{name}` is that of what appears.
-        let expanded = put_in(&pattern.as_str().into(), name, index, false);
+        let name = name.replace('{', "(").replace('}', ")");
+        let expanded = put_in(&pattern.as_str().into(), &name, index, false);
         *pattern = expanded.to_string_lossy().into_owned();
     }
     Ok(())
+}
+
+/// A name in which nothing stands for a time.
+fn without_times(name: &str) -> String {
+    name.replace("{date}", "(date)").replace("{time}", "(time)")
 }
 
 /// A name as a part of an address, where `#` and `?` would end the path and `%` begins an escape.
@@ -152,7 +160,13 @@ mod tests {
         assert_eq!(request.output, [Path::new("{index}.mp4.mkv")]);
         assert_eq!(request.report.as_deref(), Some("{{index}}.html"));
         assert_eq!(request.template, ["{stem}.png"], "that is read, not written");
-        assert_eq!(request.cut.as_deref(), Some("{index}/{name}-{n}.mp4"), "the name of what appears");
+        assert_eq!(request.cut.as_deref(), Some("(index)/{name}-{n}.mp4"), "the name of what appears");
+        let mut dated = Request::new("a.mp4").unwrap();
+        dated.results = vec!["{date}-{name}.jsonl".into()];
+        dated.cut = Some("{stem}-{n}.mkv".into());
+        expand(&mut dated, "{date}{n}.mp4", 1).unwrap();
+        assert_eq!(dated.results, ["{date}-(date){n}.mp4.jsonl"], "a name is put in once");
+        assert_eq!(dated.cut.as_deref(), Some("(date)(n)-{n}.mkv"));
         request.events = vec!["mqtt://b/{stem}".into()];
         expand(&mut request, "50% a#b?.mp4", 7).unwrap();
         assert_eq!(request.events[0].as_str(), "mqtt://b/50%25 a%23b%3F");
