@@ -25,6 +25,9 @@ pub(super) struct OverwriteArgs {
     /// Never overwrite a file: end with an error instead
     #[arg(short, long)]
     pub(super) no_overwrite: bool,
+    /// True for a command that has no -n.
+    #[arg(skip)]
+    pub(super) is_without_n: bool,
 }
 
 impl OverwriteArgs {
@@ -62,6 +65,9 @@ impl OverwriteArgs {
         let (names, exist) = (listed(&existing), if existing.len() == 1 { "exists" } else { "exist" });
         if self.no_overwrite {
             bail!("{names} {exist} already, and -n (--no-overwrite) keeps what exists");
+        }
+        if self.is_without_n {
+            bail!("{names} {exist} already: give -y (--overwrite) to overwrite");
         }
         bail!(
             "{names} {exist} already: give -y (--overwrite) to overwrite, or -n (--no-overwrite) to never do so"

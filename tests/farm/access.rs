@@ -35,6 +35,24 @@ fn a_server_that_wants_a_password_gets_it_from_a_file_and_says_so_without_one() 
 }
 
 #[test]
+fn a_password_in_an_address_without_a_scheme_is_not_shown() {
+    let Some(mut farm) = Farm::away(&["--user", "me", "--pass", "s3cret"]) else { return };
+    farm.address = format!("me:s3cret@127.0.0.1:{}", farm.port);
+    let said = stderr(&farm.output(&["jobs"]));
+    assert!(said.contains(&format!("***@127.0.0.1:{}", farm.port)) && !said.contains("s3cret"), "{said}");
+    farm.serve();
+    let _worker = farm.worker("one", &[]);
+    farm.wait("it is ready", || farm.log().contains("at a time"));
+    assert!(!farm.log().contains("s3cret"), "{}", farm.log());
+    for address in ["nats:/me:s3cret@127.0.0.1", "", ",", "nats://", " "] {
+        let refused = farm.output(&["jobs", "--farm", address]);
+        let said = stderr(&refused);
+        assert_eq!(refused.status.code(), Some(2), "{address}: {said}");
+        assert!(said.contains("nats://HOST") && !said.contains("s3cret"), "{address}: {said}");
+    }
+}
+
+#[test]
 fn a_server_that_wants_a_token_gets_it_from_a_file() {
     let Some(mut farm) = Farm::away(&["--auth", "t0ken"]) else { return };
     farm.serve();

@@ -350,6 +350,124 @@ fn files_that_are_nobodys_results_are_kept_until_somebody_says_so() {
     assert!(timeless(&farm.path("v0.jsonl")).len() > 60);
 }
 
+/// The record of the first submit was kept, with its -y.
+#[test]
+fn a_job_that_was_cancelled_or_failed_is_done_on_the_terms_of_the_newest_submit() {
+    let Some(farm) = Farm::start() else { return };
+    farm.videos(1);
+    let at = |name: &str| fs::read_to_string(farm.path(name)).unwrap();
+    fs::write(farm.path("a.jsonl"), "mine\n").unwrap();
+    let submit =
+        ["submit", "v0.mp4", "--track", "310,120,64,128", "--max-frames", "3", "--results", "a.jsonl"];
+    farm.said(&[&submit[..], &["-y", "--tries", "9"]].concat());
+    farm.said(&["jobs", "cancel", "--all"]);
+    let _worker = farm.worker("one", &[]);
+    let refused = farm.output(&[&submit[..], &["--wait", "--tries", "2"]].concat());
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("submit it with -y"), "{}", stderr(&refused));
+    assert_eq!(at("a.jsonl"), "mine\n");
+    assert_eq!(farm.jobs()[0]["job"]["tries"], 2);
+    let said = farm.said(&[&submit[..], &["-y", "--wait"]].concat());
+    assert!(said.contains("1 job submitted"), "{said}");
+    assert_eq!(timeless(&farm.path("a.jsonl")).len(), 5);
+}
+
+#[test]
+fn a_file_that_took_the_place_of_an_output_is_no_result_of_the_job() {
+    let Some(farm) = Farm::start() else { return };
+    farm.videos(1);
+    let submit = ["submit", "v0.mp4", "--threshold", "mean:31:5", "--max-frames", "3", "--wait"];
+    let submit = [&submit[..], &["--results", "a.jsonl", "-o", "a.mkv"]].concat();
+    let _worker = farm.worker("one", &[]);
+    farm.said(&submit);
+    farm.said(&["jobs", "purge", "--all"]);
+    fs::write(farm.path("a.mkv"), "FOREIGN").unwrap();
+    let refused = farm.output(&submit);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("a.mkv exists already"), "{}", stderr(&refused));
+    assert_eq!(fs::read_to_string(farm.path("a.mkv")).unwrap(), "FOREIGN");
+    farm.said(&[&submit[..], &["-y"]].concat());
+    assert!(fs::metadata(farm.path("a.mkv")).unwrap().len() > 100);
+}
+
+#[test]
+fn a_file_that_comes_into_the_folder_of_collect_meanwhile_is_not_replaced() {
+    let Some(farm) = Farm::start() else { return };
+    farm.videos(1);
+    let submit = ["submit", "v0.mp4", "--track", "310,120,64,128", "--max-frames", "3"];
+    let submit = [&submit[..], &["--results", "a.jsonl", "--report", "a.html", "--collect", "out"]].concat();
+    let mut waiting = farm.begin(&submit, "submit.log");
+    farm.until("it is submitted", |jobs| all_are(jobs, "queued"));
+    fs::write(farm.path("out/a.html"), "mine\n").unwrap();
+    let _worker = farm.worker("one", &[]);
+    assert_eq!(waiting.code(), Some(1));
+    let said = fs::read_to_string(farm.path("submit.log")).unwrap();
+    assert!(said.contains("out/a.html exists already") && said.contains("with -y"), "{said}");
+    assert_eq!(fs::read_to_string(farm.path("out/a.html")).unwrap(), "mine\n");
+    assert!(!farm.path("out/a.jsonl").exists(), "results of one job come together");
+    let refused = farm.output(&submit);
+    let said = stderr(&refused);
+    assert!(said.contains("-y (--overwrite)") && !said.contains("-n"), "{said}");
+    farm.said(&[&submit[..], &["-y"]].concat());
+    assert!(fs::read_to_string(farm.path("out/a.html")).unwrap().contains("</html>"));
+    farm.said(&submit);
+}
+
+#[test]
+fn who_waits_hears_of_an_outage_once_and_of_the_end_soon_after_the_server_is_back() {
+    let Some(mut farm) = Farm::start() else { return };
+    farm.videos(1);
+    let submit = ["submit", "v0.mp4", "--track", "310,120,64,128", "--max-frames", "3"];
+    let submit = [&submit[..], &["--results", "a.jsonl", "--wait"]].concat();
+    let mut waiting = farm.begin(&submit, "submit.log");
+    let log = farm.path("submit.log");
+    let said = || fs::read_to_string(&log).unwrap();
+    farm.until("it is submitted", |jobs| all_are(jobs, "queued"));
+    farm.wait("it waits", || said().contains("no worker of lockon"));
+    farm.kill_server();
+    farm.wait("it says so", || said().contains("waiting for it"));
+    std::thread::sleep(Duration::from_secs(3));
+    farm.serve();
+    let _worker = farm.worker("one", &[]);
+    let is_done = |jobs: &[Value]| all_are(jobs, "done");
+    farm.until("it is done", is_done);
+    let done = Instant::now();
+    assert_eq!(waiting.code(), Some(0), "{}", said());
+    assert!(done.elapsed() < Duration::from_secs(4), "{:?}: {}", done.elapsed(), said());
+    assert_eq!(said().matches("waiting for it").count(), 1, "{}", said());
+    assert_eq!(said().matches("the farm's server is there again").count(), 1, "{}", said());
+}
+
+#[test]
+fn who_waits_for_jobs_of_a_server_that_lost_its_disk_hears_that_they_are_gone() {
+    let Some(mut farm) = Farm::start() else { return };
+    farm.videos(1);
+    let submit = ["submit", "v0.mp4", "--track", "310,120,64,128", "--results", "a.jsonl", "--wait"];
+    let mut waiting = farm.begin(&submit, "submit.log");
+    farm.until("it is submitted", |jobs| all_are(jobs, "queued"));
+    farm.kill_server();
+    fs::remove_dir_all(farm.path("store")).unwrap();
+    farm.serve();
+    assert_eq!(waiting.code(), Some(1));
+    let said = fs::read_to_string(farm.path("submit.log")).unwrap();
+    assert!(said.contains("the server lost its disk"), "{said}");
+}
+
+#[test]
+fn a_number_that_is_empty_names_no_job() {
+    let Some(farm) = Farm::start() else { return };
+    farm.videos(1);
+    farm.said(&["submit", "v0.mp4", "--track", "310,120,64,128", "--results", "a.jsonl"]);
+    for command in ["cancel", "retry", "purge"] {
+        for typed in ["", " "] {
+            let refused = farm.output(&["jobs", command, typed]);
+            assert_eq!(refused.status.code(), Some(2), "{command}: {}", stderr(&refused));
+            assert!(stderr(&refused).contains("is empty"), "{command}: {}", stderr(&refused));
+        }
+    }
+    assert!(all_are(&farm.jobs(), "queued"));
+}
+
 #[test]
 fn a_template_that_was_changed_after_the_job_was_submitted_is_not_searched() {
     let Some(farm) = Farm::start() else { return };

@@ -57,6 +57,118 @@ fn a_record_that_cannot_be_read_is_named_and_skipped_until_it_is_purged() {
     assert_eq!(farm.jobs().len(), 1);
 }
 
+/// Each of its segments was looked for: a worker did nothing else any more, and `jobs purge` of any job took
+/// more and more memory.
+#[test]
+fn a_record_with_more_segments_than_a_video_has_is_named_and_skipped_until_it_is_purged() {
+    let Some(farm) = Farm::start() else { return };
+    let video = farm.videos(1);
+    let words = ["submit", &video[0], "--threshold", "mean:31:5", "--max-frames", "3", "--results"];
+    farm.said(&[&words[..], &["a.jsonl"]].concat());
+    let [huge, queued] = ["00000000000000b1", "00000000000000c1"];
+    let mut record = farm.jobs().remove(0);
+    for (id, segments, has_ended) in [(huge, 1_u64 << 60, false), (queued, 1 << 40, true)] {
+        record["job"]["id"] = id.into();
+        let message = record["job"].to_string();
+        record["job"]["segments"] = segments.into();
+        record["status"] = if has_ended { "done" } else { "queued" }.into();
+        farm.tell_server(&format!("lockon.main.state.{id}"), &record.to_string());
+        if has_ended {
+            let message = message.replace(&format!(",\"segments\":{}", 1_u64 << 60), "");
+            farm.tell_server(&format!("lockon.main.queue.file.{}.{id}", version()), &message);
+        }
+    }
+    let table = || String::from_utf8(farm.output(&["jobs"]).stdout).unwrap();
+    assert!(table().contains(&format!("{huge} cannot be read")), "{}", table());
+    let _worker = farm.worker("w", &[]);
+    farm.said(&[&words[..], &["b.jsonl", "--wait"]].concat());
+    for command in ["cancel", "retry", "purge"] {
+        let refused = farm.output(&["jobs", command, "--all"]);
+        assert!(refused.status.success(), "{command}: {}", stderr(&refused));
+    }
+    assert!(farm.output(&["jobs", "retry", huge]).status.code() == Some(2), "it does not panic");
+    assert!(farm.said(&["jobs", "purge", huge]).contains("1 job removed"));
+    assert!(!table().contains(huge), "{}", table());
+}
+
+#[test]
+fn what_strangers_store_reaches_no_screen_as_it_is() {
+    let Some(farm) = Farm::start() else { return };
+    farm.said(&["jobs"]);
+    let escape = "\\u001b]0;title\\u0007\\u001b[31m";
+    let request = "{\"input\":\"/x/a.mp4\",\"results\":[\"/x/a.jsonl\"]}";
+    let record = |id: &str, status: &str| {
+        format!(
+            "{{\"job\":{{\"id\":\"{id}\",\"name\":\"x{escape}\",\"version\":\"0\",\"digest\":\"x\",\"request\":{request},\"tries\":3}},\
+             \"status\":\"{status}\",\"tries\":[{{\"worker\":\"{escape}\",\"error\":\"{escape}\"}}]}}"
+        )
+    };
+    let [failed, unknown] = ["00000000000000d1", "00000000000000d2"];
+    farm.tell_server(&format!("lockon.main.state.{failed}"), &record(failed, "failed"));
+    farm.tell_server(&format!("lockon.main.state.{unknown}"), &record(unknown, escape));
+    farm.tell_server("lockon.main.state.\u{1b}[31m", &record("\\u001b[31m", "failed"));
+    let worker = format!(
+        "{{\"name\":\"w\",\"instance\":\"zz\",\"version\":\"V{escape}\",\"jobs\":{max},\"cameras\":{max},\"done\":1,\"failed\":1,\
+         \"draining\":false,\"running\":[]}}",
+        max = u64::MAX
+    );
+    farm.tell_server("lockon.main.workers.zz", &worker);
+    for words in [&["jobs"][..], &["workers"], &["jobs", "purge", "--all"]] {
+        let output = farm.output(words);
+        let shown = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(!shown.contains(['\u{1b}', '\u{7}']), "{words:?}: {shown:?}");
+        assert!(words.len() > 1 || shown.contains("\\u{1b}"), "{words:?}: {shown:?}");
+    }
+}
+
+#[test]
+fn a_full_server_is_emptied_by_cancel_and_purge_and_says_so() {
+    let text = "jetstream { max_file_store: 65536, max_memory_store: 1048576 }\n";
+    let Some(farm) = Farm::configured(text) else { return };
+    let videos = farm.videos(100);
+    let words = ["submit", "--threshold", "mean:31:5", "--results", "{stem}.jsonl"];
+    let submit = [&words[..], &videos.iter().map(String::as_str).collect::<Vec<_>>()].concat();
+    let said = farm.failed(&submit);
+    assert!(said.contains("jobs purge --all") && said.contains("max_file_store"), "{said}");
+    let jobs = farm.jobs().len();
+    assert!(jobs > 10, "{jobs}");
+    assert!(farm.said(&["jobs", "cancel", "--all"]).contains(&format!("{jobs} jobs cancelled")));
+    assert!(farm.jobs().iter().all(|job| status(job) == "cancelled"));
+    farm.said(&["jobs", "purge", "--all"]);
+    assert!(farm.jobs().is_empty());
+    farm.said(&[&words[..], &[&videos[0]]].concat());
+}
+
+#[test]
+fn a_worker_whose_job_fails_with_an_error_larger_than_the_server_takes_goes_on() {
+    let Some(farm) = Farm::configured("max_payload: 2500\n") else { return };
+    let video = farm.videos(1);
+    let _worker = farm.worker("w", &[]);
+    // The folder is missing, and the error names it.
+    let folder = farm.path(&"x".repeat(200)).join("y".repeat(200)).join("z".repeat(200));
+    let results = folder.join("a.jsonl").to_str().unwrap().to_owned();
+    let words = ["--threshold", "mean:31:5", "--max-frames", "3", "--results"];
+    let lost = [&["submit", &video[0]], &words[..], &[&results, "--tries", "6", "--wait"]].concat();
+    assert!(farm.failed(&lost).contains("mkdir -p"));
+    farm.said(&[&["submit", &video[0]], &words[..], &["a.jsonl", "--wait"]].concat());
+}
+
+/// Every worker that got it ended, since it could not say that it has it.
+#[test]
+fn a_job_that_the_server_has_no_room_for_once_it_runs_is_not_submitted() {
+    let Some(farm) = Farm::start() else { return };
+    let submit = ["submit", "v0.mp4", "--threshold", "mean:31:5", "--results", "a.jsonl"];
+    farm.videos(1);
+    farm.said(&submit);
+    // Names of folders for tests are of one length.
+    let size = farm.jobs()[0].to_string().len();
+    let farm = Farm::configured(&format!("max_payload: {}\n", size + 200)).unwrap();
+    farm.videos(1);
+    let said = farm.failed(&submit);
+    assert!(said.contains("raise max_payload") && said.contains("v0.mp4 needs"), "{said}");
+    assert!(farm.jobs().is_empty());
+}
+
 #[test]
 fn a_job_whose_record_or_message_cannot_be_read_is_given_up_and_the_others_are_done() {
     let Some(farm) = Farm::start() else { return };

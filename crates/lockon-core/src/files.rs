@@ -152,6 +152,25 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.finish()
 }
 
+/// Writes a whole file at `path`, where nothing may be yet: the bytes are there at once, or not at all.
+///
+/// # Errors
+/// The system's; `AlreadyExists` if the name is in use, also if that began meanwhile.
+pub fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if path.symlink_metadata().is_ok() {
+        return Err(ErrorKind::AlreadyExists.into());
+    }
+    let mut file = Successor::begin(path)?;
+    file.write_all(bytes)?;
+    match file.file {
+        Written::Directly(_) => Ok(()),
+        Written::Beside { file, target, .. } => {
+            file.as_file().sync_all()?;
+            file.persist_noclobber(&target).map(drop).map_err(|failed| bare(&failed.error))
+        }
+    }
+}
+
 /// A file that is written bit by bit and takes the place of what is at its path when it is whole.
 ///
 /// What is there already keeps its bytes until the new ones are on the disk: they are written under another

@@ -85,7 +85,15 @@ impl Access {
 
     /// The servers without passwords, as messages have them.
     pub fn name(&self) -> String {
-        text::without_secrets(&self.servers).into_owned()
+        shown(&self.servers)
+    }
+
+    /// Refuses what is no list of servers.
+    ///
+    /// # Errors
+    /// `Usage`.
+    pub fn check(&self) -> Result<()> {
+        self.addresses().map(drop)
     }
 
     /// Connects. A connection that is lost later is made again, however long that takes.
@@ -131,20 +139,33 @@ impl Access {
 
     fn addresses(&self) -> Result<Vec<ServerAddr>> {
         let parse = |address: &str| {
+            // A comma in a password cuts it in two, so that a part alone may not show that it is one.
+            let shown = if self.servers.contains('@') { self.name() } else { shown(address) };
             let usage = |what: &dyn std::fmt::Display| {
-                let address = text::address_without_secrets(address).into_owned();
-                Error::Usage(format!("--farm {address}: {what}; expected nats://HOST[:PORT]"))
+                Error::Usage(format!("--farm {shown}: {what}; expected nats://HOST[:PORT]"))
             };
-            if text::has_raw_login(address) {
+            let is_whole = address.contains("://");
+            let whole = if is_whole { address.into() } else { format!("nats://{address}") };
+            if text::has_raw_login(&whole) {
                 return Err(usage(&text::ESCAPES));
             }
             match address.split_once("://") {
                 None | Some(("nats" | "tls", _)) => {}
-                Some((scheme, _)) => return Err(usage(&format!("{scheme}:// is not known"))),
+                Some((scheme, _)) if is_scheme(scheme) => {
+                    return Err(usage(&format!("{scheme}:// is not known")));
+                }
+                // It may be a part of a password.
+                Some(_) => return Err(usage(&"its scheme is not known")),
             }
-            address.parse::<ServerAddr>().map_err(|error| usage(&error))
+            let parsed = address.parse::<ServerAddr>().map_err(|error| usage(&error))?;
+            if parsed.host().is_empty() { Err(usage(&"it names no host")) } else { Ok(parsed) }
         };
-        self.servers.split(',').map(str::trim).filter(|address| !address.is_empty()).map(parse).collect()
+        let named = self.servers.split(',').map(str::trim).filter(|address| !address.is_empty());
+        let addresses = named.map(parse).collect::<Result<Vec<_>>>()?;
+        if addresses.is_empty() {
+            return Err(Error::Usage("--farm names no server; expected nats://HOST[:PORT]".into()));
+        }
+        Ok(addresses)
     }
 
     fn secret(&self, addresses: &[ServerAddr]) -> Result<Secret> {
@@ -198,6 +219,34 @@ impl Access {
     }
 }
 
+fn is_scheme(text: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+}
+
+/// A list of servers without passwords. A server may be named without its scheme, and a password may have a
+/// comma: up to the last `@` of an address, and of those without a scheme behind it, nothing is shown.
+fn shown(servers: &str) -> String {
+    let mut addresses: Vec<String> = Vec::new();
+    for part in servers.split(',') {
+        match addresses.last_mut() {
+            Some(last) if !part.contains("://") => {
+                last.push(',');
+                last.push_str(part);
+            }
+            _ => addresses.push(part.into()),
+        }
+    }
+    let open = |address: &String| {
+        let (scheme, rest) =
+            address.split_once("://").map_or(("", &**address), |(scheme, rest)| (scheme, rest));
+        let Some(at) = rest.rfind('@') else { return text::without_secrets(address).into_owned() };
+        let scheme = if is_scheme(scheme) { scheme } else { "" };
+        let mark = if scheme.is_empty() { "" } else { "://" };
+        format!("{scheme}{mark}{}{}", text::HIDDEN, text::without_secrets(&rest[at..]))
+    };
+    text::in_one_line(&addresses.iter().map(open).collect::<Vec<_>>().join(",")).into_owned()
+}
+
 /// How long to wait before a try to connect. The first one counts, too.
 fn delay(tries: usize) -> Duration {
     if tries <= 1 { Duration::ZERO } else { Duration::from_millis((50 << tries.min(5)).min(1000)) }
@@ -244,10 +293,42 @@ mod tests {
     }
 
     #[test]
+    fn a_password_is_shown_neither_without_a_scheme_nor_cut_in_two_by_a_comma() {
+        for (servers, expected) in [
+            ("a:4222,b", "a:4222,b"),
+            ("nats://u:secret@a:1,tls://v:secret@b", "nats://***@a:1,tls://***@b"),
+            ("u:secret@a:4222", "***@a:4222"),
+            ("secret@a", "***@a"),
+            ("nats:/u:secret@h", "***@h"),
+            ("nats:u:secret@h", "***@h"),
+            ("nats://u:sec,secret@h", "nats://***@h"),
+            ("u:sec,secret@h,c:1", "***@h,c:1"),
+            ("nats://a,u:sec@ret,secret@h", "nats://***@h"),
+            ("u@secret://x@h", "***@h"),
+        ] {
+            let access = Access::new(servers);
+            assert_eq!(access.name(), expected, "{servers}");
+            if let Err(error) = access.check() {
+                assert!(!error.to_string().contains("sec"), "{servers}: {error}");
+            }
+        }
+        for servers in ["nats:/u:secret@h", "u:sec/ret@h", "nats://u:12,secret@h"] {
+            let error = Access::new(servers).check().err().map(|error| error.to_string());
+            let is_hidden = |said: &String| !said.contains("sec") && !said.contains("12");
+            assert!(error.is_none_or(|said| is_hidden(&said)), "{servers}");
+        }
+        assert!(Access::new("nats:/u:secret@h").check().is_err(), "it would go to a server called nats");
+    }
+
+    #[test]
     fn what_is_no_address_is_refused_without_its_password() {
         for servers in ["http://me:secret@a", "nats://me:secret@a:port"] {
             let said = Access::new(servers).addresses().unwrap_err().to_string();
             assert!(said.contains("nats://HOST[:PORT]") && !said.contains("secret"), "{said}");
+        }
+        for servers in ["", " ", ",", " , ", "nats://", "nats://:4222", "tls://u:secret@", "a,nats://"] {
+            let error = Access::new(servers).check().unwrap_err();
+            assert!(error.is_usage() && !error.to_string().contains("secret"), "{servers}: {error}");
         }
         for name in ["", "a.b", "a b", "a*", &"x".repeat(33)] {
             assert!(name.parse::<Namespace>().is_err(), "{name}");

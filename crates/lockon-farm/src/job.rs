@@ -16,6 +16,9 @@ use lockon_run::fleet;
 use lockon_run::job::NamedTemplate;
 use lockon_run::request::Request;
 
+/// Maximum characters of an error in a record.
+pub(super) const LONGEST_ERROR: usize = 2000;
+
 /// The default number of tries of a job.
 pub const TRIES: u32 = 3;
 
@@ -203,6 +206,18 @@ fn check(request: &Request) -> Result<()> {
         return usage("standard input and output are not a worker's: name files");
     }
     Ok(())
+}
+
+/// The beginning and the end of a text that is longer than so many characters: the cause comes last.
+pub(super) fn shortened(text: &str, most: usize) -> String {
+    let count = text.chars().count();
+    if count <= most {
+        return text.into();
+    }
+    let half = most / 2;
+    let start: String = text.chars().take(half).collect();
+    let end: String = text.chars().skip(count - half).collect();
+    format!("{start}...{end}")
 }
 
 /// The number of a job, or of a segment, as this program makes them.
@@ -416,6 +431,40 @@ impl Record {
         }
     }
 
+    /// The record of the job that waits again, on new terms, as if it had not been tried. The last worker of
+    /// a camera stays known, for the gap in its results.
+    pub(super) fn again_as(&self, job: Job) -> Self {
+        let new = Self::new(job);
+        if !new.job.live {
+            return new;
+        }
+        let Self { worker, instance, started, frames, .. } = self.clone();
+        Self { worker, instance, started, frames, ..new }
+    }
+
+    /// The record with errors of at most so many characters.
+    fn with_errors_of(&self, most: usize) -> Self {
+        let mut short = self.clone();
+        for tried in &mut short.tries {
+            tried.error = shortened(&tried.error, most);
+        }
+        short
+    }
+
+    /// The record as JSON that the server takes: errors are shortened until it has at most so many bytes. It
+    /// is larger if the job itself is.
+    pub(super) fn to_json(&self, most: usize) -> Vec<u8> {
+        let json =
+            |record: &Self| serde_json::to_vec(record).expect("what the farm keeps has names that are text");
+        let whole = json(self);
+        if whole.len() <= most || self.tries.is_empty() {
+            return whole;
+        }
+        let shorter = [LONGEST_ERROR, 500, 120, 30].map(|errors| self.with_errors_of(errors));
+        let fits = shorter.iter().map(json).find(|bytes| bytes.len() <= most);
+        fits.unwrap_or_else(|| json(&self.with_errors_of(0)))
+    }
+
     /// True if it is the job of that worker now.
     pub(super) fn is_held_by(&self, instance: &str) -> bool {
         self.status == Status::Running && self.instance.as_deref() == Some(instance)
@@ -579,6 +628,46 @@ mod tests {
         };
         assert!(asks(|request| request.results.push("-".into())).to_string().contains("name files"));
         assert!(asks(|request| request.serve = Some("1".parse().unwrap())).is_usage());
+    }
+
+    #[test]
+    fn a_record_whose_errors_are_larger_than_the_server_takes_is_stored_with_shorter_ones() {
+        let mut record = Record::new(Job::new("a", &request(), &[], TERMS).unwrap());
+        let bare = record.to_json(usize::MAX).len();
+        for _ in 0..3 {
+            let error = format!("begin{}the cause", "\u{fc}\u{1b}\"".repeat(3000));
+            record.tries.push(Try { worker: "w".into(), error, lost: false });
+        }
+        for most in [usize::MAX, 100_000, 20_000, bare + 2000, bare + 300] {
+            let bytes = record.to_json(most);
+            assert!(bytes.len() <= most, "{most}: {}", bytes.len());
+            let back: Record = serde_json::from_slice(&bytes).unwrap();
+            assert_eq!(back.tries.len(), 3);
+            let error = back.error().unwrap();
+            assert!(
+                most < bare + 2000 || error.starts_with("begin") && error.ends_with("the cause"),
+                "{error}"
+            );
+        }
+        assert_eq!(shortened("abcdef", 4), "ab...ef");
+        assert_eq!(shortened("abcd", 4), "abcd");
+    }
+
+    #[test]
+    fn a_job_that_waits_again_has_the_newest_terms_and_a_camera_its_last_worker() {
+        let job = |overwrite, live| {
+            let terms = Terms { overwrite, ..TERMS };
+            Job { live, ..Job::new("a", &request(), &[], terms).unwrap() }
+        };
+        for live in [false, true] {
+            let mut record = Record::new(job(true, live));
+            (record.started, record.status, record.frames) = (true, Status::Cancelled, Some(7));
+            record.worker = Some("w".into());
+            record.tries.push(Try { worker: "w".into(), error: "no".into(), lost: false });
+            let again = record.again_as(job(false, live));
+            assert!(!again.job.overwrite && again.status == Status::Queued && again.tries.is_empty());
+            assert_eq!((again.started, again.worker.is_some(), again.frames.is_some()), (live, live, live));
+        }
     }
 
     #[test]

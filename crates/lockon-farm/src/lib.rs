@@ -26,7 +26,7 @@ mod split;
 mod store;
 mod worker;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::runtime::Runtime;
@@ -53,6 +53,11 @@ const FEW: usize = 16;
 enum Order {
     WholesFirst,
     PartsFirst,
+}
+
+/// True for a job that has ended without results, and that can be queued again.
+fn is_without_results(status: Status) -> bool {
+    matches!(status, Status::Failed | Status::Cancelled)
 }
 
 /// A farm, asked from a program that waits for the answers.
@@ -109,22 +114,61 @@ impl Farm {
         self.store.server()
     }
 
-    /// Puts jobs into the queue, those that are not known there. Told of each, in their order. A job that is
-    /// known is left as it is, unless it was cancelled; one whose submitter died in the middle is completed.
+    /// Does what only reads, and stops as soon as the connection is lost: an answer does not come any more
+    /// then, and the next question would wait for it for seconds.
+    fn read<T>(&self, what: impl Future<Output = Result<T>>) -> Result<T> {
+        self.runtime.block_on(self.store.while_connected(what))
+    }
+
+    /// Puts jobs into the queue, those that are not known there. Told of each, in their order. A job that
+    /// failed or was cancelled is queued again with the new terms; others that are known are left as they
+    /// are. A job whose submitter died in the middle is completed.
     ///
     /// # Errors
     /// `Unreachable` if the server is away; what was submitted before that stays, and submitting all again
     /// does nothing twice.
     pub fn submit(&self, jobs: &[Job]) -> Result<Vec<Submitted>> {
         let mut submitted = self.submit_new(jobs)?;
-        // They were cancelled, and are wanted again.
-        let is_back = |told: &Submitted| *told == Submitted::Known(Status::Cancelled);
+        let is_back =
+            |told: &Submitted| matches!(told, Submitted::Known(status) if is_without_results(*status));
         let back = jobs.iter().zip(&submitted).filter(|(_, told)| is_back(told));
-        let back: Vec<_> = back.map(|(job, _)| job.id.clone()).collect();
-        if !back.is_empty() && self.retry(&back)? > 0 {
+        let back: HashMap<&str, &Job> = back.map(|(job, _)| (&*job.id, job)).collect();
+        // A segment that ends meanwhile finds none any more that has failed.
+        let (parts, wholes): (Vec<&Job>, Vec<&Job>) = back.values().partition(|job| job.segment.is_some());
+        let mut changed = 0;
+        for jobs in [parts, wholes] {
+            let ids: Vec<_> = jobs.iter().map(|job| job.id.clone()).collect();
+            // Parts of an earlier cut that are not submitted now stay as they are.
+            let can =
+                |record: &Record| is_without_results(record.status) && back.contains_key(&*record.job.id);
+            changed += self.change(&ids, Order::PartsFirst, can, async |record, number| {
+                let job = back[&*record.job.id].clone();
+                self.queue_again(&record.job, record.again_as(job), number).await
+            })?;
+        }
+        if changed > 0 {
             submitted.iter_mut().filter(|told| is_back(told)).for_each(|told| *told = Submitted::New);
         }
         Ok(submitted)
+    }
+
+    /// Replaces the record of a job by that of one that waits, and queues it. `had` is the job of the record
+    /// before. Returns false if the record has changed meanwhile.
+    async fn queue_again(&self, had: &Job, record: Record, number: u64) -> Result<bool> {
+        let queued = self.store.queued(had).await?;
+        if self.store.replace(&record, number).await?.is_none() {
+            return Ok(false);
+        }
+        for part in record.job.parts() {
+            if self.store.record(&part).await?.is_some_and(|part| part.record.status != Status::Done) {
+                // The worker that does the last of them queues the whole.
+                return Ok(true);
+            }
+        }
+        // What is there was given out, and is taken back by whoever has just given the job up.
+        self.store.dequeue(queued).await?;
+        self.store.enqueue(&record.job).await?;
+        Ok(true)
     }
 
     fn submit_new(&self, jobs: &[Job]) -> Result<Vec<Submitted>> {
@@ -170,7 +214,7 @@ impl Farm {
     /// `Unreachable` if the server is away.
     pub fn records(&self) -> Result<Records> {
         let mut records = Records::default();
-        for found in self.runtime.block_on(self.store.records())? {
+        for found in self.read(self.store.records())? {
             match found {
                 Found::Record(found) => records.readable.push(found.record),
                 Found::Unreadable(bad) => records.unreadable.push(bad),
@@ -184,7 +228,7 @@ impl Farm {
     /// # Errors
     /// `Unreachable` if the server is away.
     pub fn record(&self, id: &str) -> Result<Option<Record>> {
-        Ok(self.runtime.block_on(self.store.record(id))?.map(|found| found.record))
+        Ok(self.read(self.store.record(id))?.map(|found| found.record))
     }
 
     /// The last report of each worker, and the reports that cannot be read.
@@ -192,7 +236,7 @@ impl Farm {
     /// # Errors
     /// `Unreachable` if the server is away.
     pub fn workers(&self) -> Result<(Vec<Worker>, Vec<Unreadable>)> {
-        self.runtime.block_on(self.store.workers())
+        self.read(self.store.workers())
     }
 
     /// The open jobs, by kind and version.
@@ -200,11 +244,11 @@ impl Farm {
     /// # Errors
     /// `Unreachable` if the server is away.
     pub fn queues(&self) -> Result<Vec<Queue>> {
-        self.runtime.block_on(self.store.queues())
+        self.read(self.store.queues())
     }
 
     /// Takes back jobs that are not done. A worker that has one hears of it in some seconds; nothing of it
-    /// stays.
+    /// stays. Jobs that a full server cannot note as cancelled are forgotten.
     ///
     /// # Errors
     /// `Unreachable` if the server is away.
@@ -217,7 +261,21 @@ impl Farm {
                 record.status = Status::Cancelled;
                 // A later submit of the same job has another message, which stays.
                 let queued = self.store.queued(&record.job).await?;
-                if self.store.replace(&record, number).await?.is_none() {
+                let replaced = match self.store.replace(&record, number).await {
+                    // Without the job's message a full server may have room for the record. If it has none,
+                    // the job is removed: that needs no room, and makes some for the others.
+                    Err(error) if store::is_full(&error) => {
+                        self.store.dequeue(queued).await?;
+                        match self.store.replace(&record, number).await {
+                            Err(error) if store::is_full(&error) => {
+                                return self.store.forget(&record, number, None).await;
+                            }
+                            replaced => replaced?,
+                        }
+                    }
+                    replaced => replaced?,
+                };
+                if replaced.is_none() {
                     return Ok(false);
                 }
                 self.store.dequeue(queued).await?;
@@ -231,25 +289,13 @@ impl Farm {
     /// # Errors
     /// `Unreachable` if the server is away.
     pub fn retry(&self, ids: &[String]) -> Result<Changed> {
-        let can = |record: &Record| matches!(record.status, Status::Failed | Status::Cancelled);
+        let can = |record: &Record| is_without_results(record.status);
         // A segment that ends meanwhile finds none any more that has failed.
         self.change(ids, Order::PartsFirst, can, async |mut record, number| {
             record.status = Status::Queued;
             record.tries.clear();
-            let queued = self.store.queued(&record.job).await?;
-            if self.store.replace(&record, number).await?.is_none() {
-                return Ok(false);
-            }
-            for part in record.job.parts() {
-                if self.store.record(&part).await?.is_some_and(|part| part.record.status != Status::Done) {
-                    // The worker that does the last of them queues the whole.
-                    return Ok(true);
-                }
-            }
-            // What is there was given out, and is taken back by whoever has just given the job up.
-            self.store.dequeue(queued).await?;
-            self.store.enqueue(&record.job).await?;
-            Ok(true)
+            let job = record.job.clone();
+            self.queue_again(&job, record, number).await
         })
     }
 
@@ -323,7 +369,7 @@ impl Farm {
     /// # Errors
     /// `Unreachable` if the server is away.
     pub fn results(&self, record: &Record) -> Result<Option<Vec<NamedFile>>> {
-        let contents = self.runtime.block_on(self.store.results(record))?;
+        let contents = self.read(self.store.results(record))?;
         Ok(contents.map(|contents| record.files.iter().cloned().zip(contents).collect()))
     }
 }

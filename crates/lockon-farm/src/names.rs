@@ -51,6 +51,11 @@ impl Names {
     pub(super) fn of_consumer(name: &str) -> Option<(Kind, String)> {
         let (kind, version) = name.split_once('-')?;
         let kind = [Kind::File, Kind::Live].into_iter().find(|known| known.name() == kind)?;
+        // Any client can make a consumer, and its name is shown.
+        let is_ours = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if !version.chars().all(is_ours) {
+            return None;
+        }
         Some((kind, version.replace('_', ".")))
     }
 

@@ -127,7 +127,7 @@ impl Place {
                 continue;
             }
             let path = of.join(&name);
-            create_private(&path).map_err(Error::file("create", &path))?;
+            create_private(&path).map_err(|error| no_room(&of, error))?;
             place.folders.push(Hidden { path, of });
         }
         let hidden: Vec<_> = place.folders.iter().map(|it| (it.of.clone(), it.path.clone())).collect();
@@ -285,6 +285,23 @@ impl Committed {
     pub(super) fn can_be_removed(&self) -> bool {
         !self.placed.is_empty()
     }
+}
+
+/// The error of a folder in which nothing can be created. It names no hidden folder.
+fn no_room(folder: &Path, error: io::Error) -> Error {
+    let cause = match error.kind() {
+        ErrorKind::NotFound => io::Error::new(
+            error.kind(),
+            "the folder does not exist: create it (mkdir -p), then run `lockon jobs retry`",
+        ),
+        _ => error,
+    };
+    Error::file("write to", folder)(cause)
+}
+
+/// A message with the last names of a job's outputs instead of those in the worker's hidden folders.
+pub(super) fn without_hidden(job: &Job, instance: &str, message: &str) -> String {
+    message.replace(&format!("{}{instance}/", hidden_prefix(job)), "")
 }
 
 /// How the names of a job's hidden folders begin.
@@ -618,6 +635,21 @@ mod tests {
         std::fs::write(&next.request.output[0], "half").unwrap();
         next.discard();
         assert_eq!(names(folder.path()), [".lockon-0-killed-a.jsonl"]);
+    }
+
+    #[test]
+    fn a_folder_of_outputs_that_is_missing_is_named_with_the_remedy_and_no_hidden_one_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let (job, mut request) = job(folder.path());
+        request.output = vec![folder.path().join("none/a.mkv")];
+        let error = Place::new(&job, &Asked::free(request.clone()), Vec::new(), "w1").err().unwrap();
+        let said = error.to_string();
+        assert!(said.contains("none:") && said.contains("mkdir -p") && !said.contains(".lockon"), "{said}");
+        request.output = vec![folder.path().join("a.mkv")];
+        let hidden = place(&job, &request, "w1").request.output[0].display().to_string();
+        let said = without_hidden(&job, "w1", &format!("cannot write {hidden}: File too large"));
+        let expected = folder.path().join("a.mkv");
+        assert_eq!(said, format!("cannot write {}: File too large", expected.display()));
     }
 
     #[test]

@@ -53,11 +53,23 @@ impl FromStr for Allowed {
         let plain = Uri::from(text).plain_host();
         let is_host = plain.as_deref() == Some(&*host.trim_matches(['[', ']']).to_ascii_lowercase());
         if !is_scheme || !(host.is_empty() || is_host) {
-            return refuse("expected camera, a scheme such as rtsp, or a scheme and a host, rtsp://10.0.0.7");
+            return refuse(
+                "expected camera, a scheme such as rtsp, or a scheme and a host without port and path, rtsp://10.0.0.7",
+            );
         }
         match scheme.to_ascii_lowercase() {
             scheme if scheme == "file" => refuse("files are served below --root alone"),
             scheme => Ok(Self::Address { scheme, host: plain }),
+        }
+    }
+}
+
+impl std::fmt::Display for Allowed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Camera => f.write_str("camera"),
+            Self::Address { scheme, host: None } => f.write_str(scheme),
+            Self::Address { scheme, host: Some(host) } => write!(f, "{scheme}://{host}"),
         }
     }
 }
@@ -358,7 +370,7 @@ impl Roots {
         };
         let here = here.join(path.file_name().ok_or_else(|| self.refusal(path))?);
         // A link is not followed, but one that leads outside is no name for results.
-        if here.canonicalize().is_ok_and(|real| !self.contains(&real)) {
+        if here.symlink_metadata().is_ok() && !self.would_contain(&here) {
             return Err(self.refusal(path));
         }
         let text = here.to_string_lossy().into_owned();
@@ -395,6 +407,10 @@ impl Roots {
         use rustix::fs::{Mode, OFlags, open};
         let unreadable = || Error::file("read", path);
         let found = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        // Another answer for a file that does not exist would show strangers which files do.
+        if found.is_err() && !self.would_contain(path) {
+            return Err(self.refusal(path));
+        }
         let found = File::from(found.map_err(|error| unreadable()(error.into()))?);
         let real = std::fs::read_link(name_of_open(&found)?).map_err(unreadable())?;
         if self.contains(&real) { Ok(found) } else { Err(self.refusal(path)) }
@@ -430,13 +446,45 @@ impl Roots {
     }
 
     fn not_allowed(&self, shown: &str, what: &str) -> Error {
-        let said =
-            format!("this worker serves files alone (--root {}): start it with --allow {what}", self.named());
+        let allowed = self.allowed.iter().map(|it| format!("--allow {it}"));
+        let options = std::iter::once(format!("--root {}", self.named())).chain(allowed);
+        let options = options.collect::<Vec<_>>().join(", ");
+        let remedy = match what {
+            "file" => "files of another host are never served".into(),
+            _ => format!("start it with --allow {what} as well"),
+        };
+        let said = format!("this worker does not serve it ({options}): {remedy}");
         Error::file("serve", Path::new(shown))(std::io::Error::new(ErrorKind::PermissionDenied, said))
     }
 
     fn contains(&self, real: &Path) -> bool {
         self.folders.iter().any(|root| real.starts_with(root))
+    }
+
+    /// True if a path that cannot be opened would lie below the folders if it could: its nearest folder that
+    /// exists does, or what it links to.
+    fn would_contain(&self, path: &Path) -> bool {
+        let mut path = path.to_owned();
+        // As many links as the system follows.
+        let mut links = 40;
+        loop {
+            if let Ok(real) = path.canonicalize() {
+                return self.contains(&real);
+            }
+            let next = match path.read_link() {
+                Ok(target) if links > 0 => {
+                    links -= 1;
+                    folder_of(&path).join(target)
+                }
+                Ok(_) => return false,
+                Err(_) if path.parent().is_none() => return false,
+                Err(_) => folder_of(&path).to_owned(),
+            };
+            if next == path {
+                return false;
+            }
+            path = next;
+        }
     }
 
     fn refusal(&self, path: &Path) -> Error {
@@ -503,6 +551,49 @@ mod tests {
             assert!(roots.check(&away, false).is_err(), "{elsewhere}");
         }
         assert!(check("in/none.mp4", "in/a.csv", None).unwrap_err().contains("No such file"));
+    }
+
+    #[test]
+    fn a_file_outside_of_the_roots_gets_one_answer_whether_it_exists_or_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in ["in", "out", "out/sub"] {
+            std::fs::create_dir(path(name)).unwrap();
+        }
+        for name in ["out/a.mp4", "out/a.jsonl"] {
+            std::fs::write(path(name), "").unwrap();
+        }
+        symlink(path("out"), path("in/link")).unwrap();
+        symlink(path("out/a.mp4"), path("in/there.mp4")).unwrap();
+        symlink("../out/none.mp4", path("in/dangling.mp4")).unwrap();
+        symlink("loop.mp4", path("in/loop.mp4")).unwrap();
+        let roots = Roots::new(&[path("in")], &[]).unwrap();
+        let said = |input: &str, results: &str| {
+            let mut request = Request::new(path(input)).unwrap();
+            request.results = vec![path(results).to_str().unwrap().into()];
+            let said = roots.check(&request, true).unwrap_err().to_string();
+            let named = [input, results].map(|name| path(name).to_str().unwrap().to_owned());
+            named.iter().fold(said, |said, name| said.replace(&**name, "IT"))
+        };
+        std::fs::write(path("in/a.mp4"), "").unwrap();
+        let outside = said("out/a.mp4", "in/a.jsonl");
+        assert!(outside.contains("outside of what this worker serves"), "{outside}");
+        for input in [
+            "out/none.mp4",
+            "out/sub/none/none.mp4",
+            "none/none.mp4",
+            "in/link/a.mp4",
+            "in/link/none.mp4",
+            "in/../out/none.mp4",
+            "in/there.mp4",
+            "in/dangling.mp4",
+            "in/loop.mp4",
+        ] {
+            assert_eq!(said(input, "in/a.jsonl"), outside, "{input}");
+        }
+        let [there, none] = ["out/sub/a.jsonl", "out/none/a.jsonl"].map(|results| said("in/a.mp4", results));
+        assert!(there.contains("outside") && none.contains("outside"), "{there} {none}");
+        assert!(said("in/none.mp4", "in/a.jsonl").contains("No such file"));
     }
 
     #[test]
@@ -693,12 +784,13 @@ mod tests {
             ("http://10.0.0.1/x", "--allow http"),
             ("fd://3", "--allow fd"),
             ("v4l2:///dev/video0", "--allow v4l2"),
-            ("file://elsewhere/a.mp4", "--allow file"),
+            ("file://elsewhere/a.mp4", "files of another host are never served"),
             ("camera", "--allow camera"),
             ("camera:/dev/video1", "--allow camera"),
         ] {
             let said = check(&["srt", "rtsp://other"], input).unwrap_err();
             assert!(said.contains(allowed), "{input}: {said}");
+            assert!(said.contains(&format!("--root {inside}, --allow srt, --allow rtsp://other")), "{said}");
         }
         check(&["rtsp"], "rtsp://cam/1").unwrap();
         check(&["http", "RTSP://Cam"], "rtsp://cam:8554/1").unwrap();

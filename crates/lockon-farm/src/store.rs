@@ -7,10 +7,12 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use async_nats::Client;
+use async_nats::connection::State;
 use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy, PullConsumer, pull, push};
 use async_nats::jetstream::context::{
-    Context, CreateStreamError, CreateStreamErrorKind, PublishError, PublishErrorKind,
+    Context, CreateStreamError, CreateStreamErrorKind, GetStreamError, GetStreamErrorKind, PublishError,
+    PublishErrorKind,
 };
 use async_nats::jetstream::message::{PublishMessage, StreamMessage};
 use async_nats::jetstream::stream::{
@@ -37,6 +39,9 @@ pub(super) const FORGOTTEN: Duration = Duration::from_secs(15);
 /// How long a question for the next job waits at the server.
 const PULL: Duration = Duration::from_secs(5);
 
+/// Between two looks whether the connection is there.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(5);
 
@@ -58,6 +63,12 @@ const READER_TRIES: u32 = 5;
 /// Copies of every stream in a cluster, so that one server of three may be lost.
 const COPIES: usize = 3;
 
+/// Bytes of a message's headers, at most: the server counts them too.
+const HEADERS: usize = 128;
+
+/// Bytes that a record grows by while its job runs, without errors.
+const GROWTH: usize = 256;
+
 /// The client's error for messages that are larger than the server accepts.
 const TOO_LARGE: &str = "max payload size exceeded";
 
@@ -78,6 +89,18 @@ const REFUSALS: [ErrorCode; 14] = [
     ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM,
     ErrorCode::STREAM_STORE_FAILED,
 ];
+
+/// Those of a server whose storage is full.
+const FULL: [ErrorCode; 5] = [
+    ErrorCode::ACCOUNT_RESOURCES_EXCEEDED,
+    ErrorCode::INSUFFICIENT_RESOURCES,
+    ErrorCode::STORAGE_RESOURCES_EXCEEDED,
+    ErrorCode::STREAM_MAX_STREAM_BYTES_EXCEEDED,
+    ErrorCode::STREAM_STORE_FAILED,
+];
+
+/// The explanation of these errors.
+const IS_FULL: &str = "its storage is full";
 
 /// A farm's streams.
 pub(super) struct Store {
@@ -180,15 +203,41 @@ impl Store {
 
     /// The error for an answer of the server.
     fn answered(&self, answer: &jetstream::Error) -> Error {
-        if REFUSALS.contains(&answer.error_code()) { self.refused(answer) } else { self.silent(answer) }
+        if FULL.contains(&answer.error_code()) {
+            self.refused(format!(
+                "{answer}: {IS_FULL}: run `lockon jobs cancel --all` and `lockon jobs purge --all`, or raise \
+                 max_file_store in the server's configuration"
+            ))
+        } else if REFUSALS.contains(&answer.error_code()) {
+            self.refused(answer)
+        } else {
+            self.silent(answer)
+        }
     }
 
     fn refused(&self, said: impl Display) -> Error {
-        Error::Refused { input: self.server.clone(), reason: format!("the farm's server: {said}") }
+        Error::Refused { input: self.server.clone(), reason: of_server(&said) }
     }
 
     fn silent(&self, said: impl Display) -> Error {
-        Error::Unreachable { input: self.server.clone(), reason: format!("the farm's server: {said}") }
+        Error::Unreachable { input: self.server.clone(), reason: of_server(&said) }
+    }
+
+    /// Does something until the connection is lost.
+    ///
+    /// # Errors
+    /// `Unreachable` at once if there is no connection, or when it is lost; else those of `what`.
+    pub(super) async fn while_connected<T>(&self, what: impl Future<Output = Result<T>>) -> Result<T> {
+        let is_lost = async {
+            while self.client.connection_state() != State::Disconnected {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = is_lost => Err(self.silent("the connection is lost")),
+            done = what => done,
+        }
     }
 
     /// Makes the streams that are not there, as after the server has lost its disk.
@@ -240,7 +289,15 @@ impl Store {
     }
 
     async fn stream(&self, what: &str) -> Result<Stream> {
-        self.context.get_stream(self.names.stream(what)).await.map_err(|error| self.away(error))
+        let name = self.names.stream(what);
+        match self.context.get_stream(&name).await {
+            // The server has lost its disk since this program began.
+            Err(error) if is_lost(&error) => {
+                self.ensure().await?;
+                self.context.get_stream(name).await.map_err(|error| self.away(error))
+            }
+            found => found.map_err(|error| self.away(error)),
+        }
     }
 
     /// As [`Self::stream`], without asking for its state.
@@ -333,7 +390,9 @@ impl Store {
     /// Replaces the record of that number, or makes the first one if that is 0; its new number, or nothing
     /// if somebody else has replaced it meanwhile.
     pub(super) async fn replace(&self, record: &Record, number: u64) -> Result<Option<u64>> {
-        let message = PublishMessage::build().payload(bytes(record)).expected_last_subject_sequence(number);
+        let most = self.client.max_payload().saturating_sub(HEADERS);
+        let bytes = Bytes::from(record.to_json(most));
+        let message = PublishMessage::build().payload(bytes).expected_last_subject_sequence(number);
         let sent = self.context.send_publish(self.names.state(&record.job.id), message).await;
         let acknowledged = match sent {
             Ok(sent) => sent.await,
@@ -346,8 +405,20 @@ impl Store {
         }
     }
 
-    /// Makes the first record of each job; true for those that had none.
+    /// Makes the first record of each job; true for those that had none. A record that has no room for the
+    /// worker that gets the job is refused here: every worker would fail at it.
     pub(super) async fn create(&self, records: &[Record]) -> Result<Vec<bool>> {
+        let most = self.client.max_payload();
+        for record in records {
+            let needed = record.to_json(usize::MAX).len() + HEADERS + GROWTH;
+            if needed > most {
+                return Err(self.refused(format!(
+                    "{TOO_LARGE}: {} needs {needed} bytes, and the server takes {most}: raise max_payload in the \
+                     server's configuration",
+                    text::in_one_line(&record.job.name)
+                )));
+            }
+        }
         let create = |record| async move { Ok(self.replace(record, 0).await?.is_some()) };
         stream::iter(records).map(create).buffered(IN_FLIGHT).try_collect().await
     }
@@ -476,7 +547,7 @@ impl Store {
             let id = || text::in_one_line(last_word(&message.subject)).into_owned();
             Ok(serde_json::from_slice::<Worker>(&message.payload).map_err(|error| Unreadable {
                 id: id(),
-                reason: error.to_string(),
+                reason: text::in_one_line(&error.to_string()).into_owned(),
                 number: 0,
             }))
         };
@@ -496,7 +567,8 @@ impl Store {
         let Some(message) = self.last("workers", self.names.worker(instance)).await? else { return Ok(None) };
         let worker = serde_json::from_slice(&message.payload);
         if let Err(error) = &worker {
-            tracing::warn!("farm: a worker's report cannot be read: {error}");
+            let reason = error.to_string();
+            tracing::warn!("farm: a worker's report cannot be read: {}", text::in_one_line(&reason));
         }
         Ok(worker.ok().map(|worker| (worker, message.sequence)))
     }
@@ -672,14 +744,40 @@ impl Store {
 impl Found {
     /// Reads the record of a job.
     fn read(id: &str, payload: &[u8], number: u64, at_ns: i128) -> Self {
-        let unreadable =
-            |reason| Self::Unreadable(Unreadable { id: text::in_one_line(id).into_owned(), reason, number });
+        // An error quotes what is in the record.
+        let unreadable = |reason: String| {
+            let [id, reason] = [id, &reason].map(|text| text::in_one_line(text).into_owned());
+            Self::Unreadable(Unreadable { id, reason, number })
+        };
         match serde_json::from_slice::<Record>(payload) {
-            Ok(record) if record.job.id == id => Self::Record(Numbered { record, number, at_ns }.into()),
+            Ok(record) if record.job.id == id => match record.job.check_numbers() {
+                Ok(()) => Self::Record(Numbered { record, number, at_ns }.into()),
+                Err(error) => unreadable(error.to_string()),
+            },
             Ok(record) => unreadable(format!("it is the record of job {:?}", record.job.id)),
             Err(error) => unreadable(error.to_string()),
         }
     }
+}
+
+/// True for the error of a message that is larger than the server accepts.
+pub(super) fn is_too_large(error: &Error) -> bool {
+    matches!(error, Error::Refused { reason, .. } if reason.contains(TOO_LARGE))
+}
+
+/// True for the error of a server whose storage is full.
+pub(super) fn is_full(error: &Error) -> bool {
+    matches!(error, Error::Refused { reason, .. } if reason.contains(IS_FULL))
+}
+
+/// A reason of the server's, in one line: it may quote what strangers stored.
+fn of_server(said: &impl Display) -> String {
+    format!("the farm's server: {}", text::in_one_line(&said.to_string()))
+}
+
+/// True for the answer that there is no such stream.
+fn is_lost(error: &GetStreamError) -> bool {
+    matches!(error.kind(), GetStreamErrorKind::JetStream(said) if said.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }
 
 /// The last word of a subject.

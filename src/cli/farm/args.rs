@@ -47,13 +47,15 @@ impl FarmArgs {
         let servers = named.ok_or_else(|| {
             Error::Usage(format!("which farm? give --farm nats://HOST[:PORT], or set {FARM}"))
         })?;
-        Ok(Access {
+        let access = Access {
             namespace: self.namespace.clone(),
             credentials: self.farm_credentials.clone(),
             authority: self.farm_ca.clone(),
             certificate: self.farm_cert.clone().zip(self.farm_key.clone()),
             ..Access::new(servers)
-        })
+        };
+        access.check()?;
+        Ok(access)
     }
 }
 
@@ -75,7 +77,7 @@ pub(in crate::cli) struct SubmitArgs {
     #[command(flatten)]
     pub(super) typed: Typed<All>,
     /// Overwrite outputs that exist. Without this a job whose outputs are there, and are no results of it,
-    /// fails
+    /// fails. A job that failed or was cancelled is queued again, with -y or without as typed now
     #[arg(short = 'y', long, help_heading = "Output")]
     pub(super) overwrite: bool,
     /// File with more videos, one per line: an INPUT, or a job as --print-job=json writes it, whose options
@@ -109,7 +111,7 @@ pub(in crate::cli) struct SubmitArgs {
 
 impl SubmitArgs {
     pub(super) fn overwrite(&self) -> OverwriteArgs {
-        OverwriteArgs { overwrite: self.overwrite, no_overwrite: false }
+        OverwriteArgs { overwrite: self.overwrite, no_overwrite: false, is_without_n: true }
     }
 }
 

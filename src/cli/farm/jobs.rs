@@ -88,7 +88,7 @@ fn row_of_worker(worker: &Worker) -> Vec<String> {
     };
     let numbers = [worker.jobs, worker.cameras, worker.running.len()].map(|number| number.to_string());
     let counts = [worker.done, worker.failed].map(|number| number.to_string());
-    let names = [clean(&worker.name), worker.version.clone()];
+    let names = [clean(&worker.name), clean(&worker.version)];
     names.into_iter().chain(numbers).chain(counts).chain([state]).collect()
 }
 
@@ -186,7 +186,7 @@ fn row(record: &Record, progress: Option<&&Progress>) -> Vec<String> {
         status => status.name().into(),
     };
     let worker = record.worker.as_deref().map(clean).unwrap_or_default();
-    vec![record.job.id.clone(), status, worker, clean(&record.job.name), how_far]
+    vec![clean(&record.job.id), status, worker, clean(&record.job.name), how_far]
 }
 
 fn far(run: &Progress) -> String {
@@ -210,6 +210,12 @@ fn change(
     change: impl Fn(&Farm, &[String]) -> lockon::Result<usize>,
     done: &str,
 ) -> Result<Outcome> {
+    // Every number begins with an empty text, as a variable has it that is not set.
+    if args.jobs.iter().any(|typed| typed.trim().is_empty()) {
+        return Err(
+            Error::Usage("the number of a job is empty: `lockon jobs` shows the numbers".into()).into()
+        );
+    }
     let farm = Farm::connect(&args.farm.access()?)?;
     let records = farm.records()?;
     let ids: Vec<String> = if args.all {
@@ -237,5 +243,24 @@ fn find(records: &Records, typed: &str, what: What) -> lockon::Result<String> {
         (Some((id, _)), None) => Ok(id.clone()),
         (None, _) => Err(Error::Usage(format!("there is no job {typed}"))),
         (Some(_), Some(_)) => Err(Error::Usage(format!("several jobs begin with {typed}: give more of it"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_of_a_worker_reaches_the_screen_without_what_a_terminal_obeys() {
+        let said = "x\x1b]0;title\x07\n\u{9b}31m";
+        let worker = Worker {
+            name: said.into(),
+            version: said.into(),
+            resting: Some(said.into()),
+            ..Worker::default()
+        };
+        for cell in row_of_worker(&worker) {
+            assert!(!cell.contains(char::is_control), "{cell:?}");
+        }
     }
 }

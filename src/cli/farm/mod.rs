@@ -8,6 +8,7 @@ mod wait;
 mod worker;
 
 use lockon::farm::Unreadable;
+use lockon::text;
 
 pub(super) use args::{JobsArgs, SubmitArgs, WorkerArgs, WorkersArgs};
 pub(super) use jobs::{jobs, workers};
@@ -22,6 +23,11 @@ fn said_of(bad: &Unreadable) -> String {
         "the farm's record of job {id} cannot be read by lockon {version} ({reason}): it is skipped; `lockon jobs purge {id}` \
          removes it"
     )
+}
+
+/// Text of a stranger, or of an error that quotes it, for people: in one line, without passwords.
+fn line(said: &str) -> String {
+    text::in_one_line(&text::without_secrets(said)).into_owned()
 }
 
 /// `1 job`, `2 jobs`

@@ -17,7 +17,7 @@ use lockon::text;
 use super::super::{Outcome, fleet as videos, log, print};
 use super::args::SubmitArgs;
 use super::of_jobs;
-use super::wait::wait;
+use super::wait::{Collect, collected, wait};
 
 pub(in crate::cli) fn submit(args: &SubmitArgs) -> Result<Outcome> {
     launch::init()?;
@@ -46,9 +46,7 @@ pub(in crate::cli) fn submit(args: &SubmitArgs) -> Result<Outcome> {
         }
         None => wholes.clone(),
     };
-    if let Some(folder) = &args.collect {
-        make_room(folder, &videos, args)?;
-    }
+    let collect = args.collect.as_deref().map(|folder| make_room(folder, &wholes, args)).transpose()?;
     let farm = Farm::connect(&access)?;
     let submitted = farm.submit(&jobs)?;
     // Scripts ask for jobs by their numbers.
@@ -71,7 +69,7 @@ pub(in crate::cli) fn submit(args: &SubmitArgs) -> Result<Outcome> {
     if !args.wait && args.collect.is_none() {
         return Ok(Outcome::Done);
     }
-    wait(&farm, &wholes, args.collect.as_deref(), !args.no_progress)
+    wait(&farm, &wholes, collect.as_ref(), !args.no_progress)
 }
 
 /// Refuses a file that is not there: it is a typing error more often than a file that only workers have.
@@ -107,21 +105,21 @@ fn jobs(videos: &[(String, Request)], terms: Terms) -> Result<Vec<Job>> {
     Ok(jobs)
 }
 
-/// Where results come back to: what is there already, and whole, is left as it is.
-fn make_room(folder: &Path, videos: &[(String, Request)], args: &SubmitArgs) -> Result<()> {
+/// The folder that results come back to. Files there that are no results of these jobs need a confirmation.
+fn make_room(folder: &Path, jobs: &[Job], args: &SubmitArgs) -> Result<Collect> {
     std::fs::create_dir_all(folder).map_err(lockon::Error::file("create", folder))?;
     let mut lost = Vec::new();
-    for (_, request) in videos {
-        let mut here = request.clone();
-        let name = |name: &String| folder.join(name).to_string_lossy().into_owned();
-        here.results = request.results.iter().map(name).collect();
-        here.report = request.report.as_ref().map(name);
+    for job in jobs {
+        // As workers have it: results tell which request they are of.
+        let here = collected(&job.request()?, folder);
         // Files that may be others need a confirmation.
         if !matches!(fleet::completion(&here), Ok(Completion::Done | Completion::Part(_))) {
             lost.extend(here.output_files());
         }
     }
-    args.overwrite().allow(&lost)
+    args.overwrite().allow(&lost)?;
+    lost.retain(|path| path.symlink_metadata().is_ok());
+    Ok(Collect { folder: folder.into(), overwrites: args.overwrite, confirmed: lost })
 }
 
 fn describe(submitted: &[Submitted]) -> String {
@@ -136,9 +134,6 @@ fn describe(submitted: &[Submitted]) -> String {
     let mut said = format!("{} submitted", of_jobs(new));
     if !known.is_empty() {
         let _ = write!(said, "; known already: {}", known.join(", "));
-    }
-    if submitted.contains(&Submitted::Known(Status::Failed)) {
-        said += " (`lockon jobs retry` tries those that failed again)";
     }
     said
 }

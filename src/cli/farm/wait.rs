@@ -2,7 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -12,6 +13,8 @@ use lockon::Error;
 use lockon::control::Control;
 use lockon::farm::{Farm, Job, Record, Status, Worker};
 use lockon::files;
+use lockon::fleet::{self, Completion};
+use lockon::request::Request;
 use lockon::text;
 
 use super::super::Outcome;
@@ -19,7 +22,7 @@ use super::super::log;
 use super::super::progress::bar_of_all;
 use super::super::signals::Signals;
 use super::super::words::counted;
-use super::{of_jobs, said_of};
+use super::{line, of_jobs, said_of};
 
 /// Between two questions how far all are; longer where the answer takes long.
 const TICK: Duration = Duration::from_millis(50);
@@ -41,14 +44,14 @@ const STOPPING: &str =
 
 /// Waits until nothing more will come of these jobs, and brings the results of those that are done into a
 /// folder, if one is named.
-pub(super) fn wait(farm: &Farm, jobs: &[Job], folder: Option<&Path>, shows: bool) -> Result<Outcome> {
+pub(super) fn wait(farm: &Farm, jobs: &[Job], collect: Option<&Collect>, shows: bool) -> Result<Outcome> {
     let signals = Signals::watch_saying(STOPPING)?;
     let mut open: HashMap<&str, &str> = jobs.iter().map(|job| (&*job.id, &*job.name)).collect();
     let mut told = Told::new(open.len(), shows && !log::is_quiet());
     let mut is_away = false;
     while !open.is_empty() {
         let asked = Instant::now();
-        let running = match look(farm, folder, &mut open, &mut told) {
+        let running = match look(farm, collect, &mut open, &mut told) {
             Ok(running) => running,
             Err(error @ Error::Unreachable { .. }) => {
                 if !std::mem::replace(&mut is_away, true) {
@@ -61,7 +64,9 @@ pub(super) fn wait(farm: &Farm, jobs: &[Job], folder: Option<&Path>, shows: bool
             }
             Err(error) => return Err(error.into()),
         };
-        is_away = false;
+        if std::mem::replace(&mut is_away, false) {
+            log::say("the farm's server is there again");
+        }
         told.tick(running);
         if running == 0 && !open.is_empty() {
             told.look_for_workers(farm, jobs.iter().filter(|job| open.contains_key(&*job.id)));
@@ -77,7 +82,7 @@ pub(super) fn wait(farm: &Farm, jobs: &[Job], folder: Option<&Path>, shows: bool
 /// Reports jobs that have ended and removes them from `open`. Returns the number of running jobs.
 fn look(
     farm: &Farm,
-    folder: Option<&Path>,
+    collect: Option<&Collect>,
     open: &mut HashMap<&str, &str>,
     told: &mut Told,
 ) -> lockon::Result<usize> {
@@ -99,8 +104,8 @@ fn look(
         if !record.status.is_final() {
             continue;
         }
-        let fault = match (folder, record.status) {
-            (Some(folder), Status::Done) => fetch(farm, folder, &record)?,
+        let fault = match (collect, record.status) {
+            (Some(collect), Status::Done) => collect.fetch(farm, &record)?,
             _ => None,
         };
         open.remove(&*record.job.id);
@@ -117,24 +122,82 @@ fn look(
     Ok(running)
 }
 
-/// Fetches the results of a job that is done. Returns the reason if they are not available.
-fn fetch(farm: &Farm, folder: &Path, record: &Record) -> lockon::Result<Option<String>> {
-    let Some(files) = farm.results(record)? else {
-        let id = &record.job.id;
-        let fault = "its results are not in the farm any more";
-        return Ok(Some(format!("{fault}: give `lockon jobs purge {id}`, and submit it anew")));
-    };
-    let asked = record.job.request()?.output_files();
-    for (name, bytes) in files {
-        // Names came back from elsewhere: only those that were asked for may be replaced.
-        let Some(name) = Path::new(&name).file_name() else { continue };
-        if !asked.iter().any(|path| path.as_os_str() == name) {
-            continue;
+/// The folder that results come back to.
+pub(super) struct Collect {
+    pub(super) folder: PathBuf,
+    /// True if any file there may be replaced.
+    pub(super) overwrites: bool,
+    /// Files that somebody at the terminal allowed to replace.
+    pub(super) confirmed: Vec<PathBuf>,
+}
+
+impl Collect {
+    /// Fetches the results of a job that is done. Returns the reason if they are not available, or if a file
+    /// of somebody else has come here meanwhile.
+    fn fetch(&self, farm: &Farm, record: &Record) -> lockon::Result<Option<String>> {
+        let Some(files) = farm.results(record)? else {
+            let id = &record.job.id;
+            let fault = "its results are not in the farm any more";
+            return Ok(Some(format!("{fault}: give `lockon jobs purge {id}`, and submit it anew")));
+        };
+        let request = record.job.request()?;
+        let asked = request.output_files();
+        // Names came back from elsewhere: only those that were asked for are written.
+        let files = files.into_iter().filter_map(|(name, bytes)| {
+            let name = Path::new(&name).file_name()?;
+            asked.iter().any(|path| path.as_os_str() == name).then(|| (self.folder.join(name), bytes))
+        });
+        let files: Vec<_> = files.collect();
+        let is_there = |path: &PathBuf| path.symlink_metadata().is_ok();
+        let ours = if files.iter().any(|(path, _)| is_there(path)) {
+            ours(&collected(&request, &self.folder))
+        } else {
+            Vec::new()
+        };
+        let may_replace = |path: &PathBuf, bytes: &[u8]| {
+            let is_same = || std::fs::read(path).is_ok_and(|found| found == bytes);
+            self.overwrites || self.confirmed.contains(path) || ours.contains(path) || is_same()
+        };
+        // All of them first: results of one job are from one run.
+        if let Some((path, _)) =
+            files.iter().find(|(path, bytes)| is_there(path) && !may_replace(path, bytes))
+        {
+            return Ok(Some(taken(path)));
         }
-        let path = folder.join(name);
-        files::replace(&path, &bytes).map_err(Error::file("write", &path))?;
+        for (path, bytes) in files {
+            let written = match files::create(&path, &bytes) {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
+                Err(_) if !may_replace(&path, &bytes) => return Ok(Some(taken(&path))),
+                Err(_) => files::replace(&path, &bytes),
+                Ok(()) => Ok(()),
+            };
+            written.map_err(Error::file("write", &path))?;
+        }
+        Ok(None)
     }
-    Ok(None)
+}
+
+/// The request with its outputs in a folder here.
+pub(super) fn collected(request: &Request, folder: &Path) -> Request {
+    let name = |name: &String| folder.join(name).to_string_lossy().into_owned();
+    let results = request.results.iter().map(name).collect();
+    Request { results, report: request.report.as_ref().map(name), ..request.clone() }
+}
+
+/// The outputs of a request that are there and are its own.
+fn ours(request: &Request) -> Vec<PathBuf> {
+    match fleet::completion(request) {
+        Ok(Completion::Done) => request.output_files(),
+        Ok(Completion::Part(files)) => files,
+        Ok(Completion::None | Completion::Other) | Err(_) => Vec::new(),
+    }
+}
+
+fn taken(path: &Path) -> String {
+    format!(
+        "{} exists already and is no result of this job: submit it with -y to overwrite it",
+        text::path(path)
+    )
 }
 
 /// Waits a while; false if the program is to end.
@@ -192,8 +255,7 @@ impl Told {
             (None, _) => {
                 self.ended += 1;
                 if log::is_verbose() {
-                    let (name, worker) =
-                        (text::in_one_line(name), record.worker.as_deref().unwrap_or("nobody"));
+                    let [name, worker] = [name, record.worker.as_deref().unwrap_or("nobody")].map(line);
                     log::say(&format!("{name}: done by {worker}, {} frames", record.frames.unwrap_or(0)));
                 }
             }
@@ -202,7 +264,7 @@ impl Told {
 
     fn fail(&mut self, name: &str, reason: &str) {
         self.ended += 1;
-        let (name, reason) = (text::in_one_line(name).into_owned(), text::for_people(reason));
+        let (name, reason) = (text::in_one_line(name).into_owned(), line(reason));
         log::error(&format!("{name}: {reason}"));
         self.failed.push((name, reason));
     }

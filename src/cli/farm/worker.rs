@@ -17,6 +17,7 @@ use super::super::wiring::outlets;
 use super::super::words::counted;
 use super::super::{Outcome, closing, log, system};
 use super::args::{DrainHow, WorkerArgs};
+use super::line;
 
 const DRAINING: &str = "draining: no more jobs are taken (a second signal ends at once)";
 
@@ -88,7 +89,7 @@ fn tell(news: News) {
         News::Found { name } => log::say(&format!("{}: its results are there", text::in_one_line(&name))),
         News::Failed { name, error, is_given_up } => {
             let end = if is_given_up { "given up" } else { "it is tried again" };
-            let error = text::for_people(&error);
+            let error = line(&error);
             log::error(&format!("{}: {error} ({end})", text::in_one_line(&name)));
         }
         News::GivenBack { name } => log::say(&format!("{}: given back", text::in_one_line(&name))),
@@ -100,7 +101,7 @@ fn tell(news: News) {
             log::say(&format!("{}: cancelled, or another worker has it", text::in_one_line(&name)));
         }
         News::Resting { rest, why } => {
-            let why = text::for_people(&why);
+            let why = line(&why);
             log::say(&format!(
                 "takes no jobs for {:.1} s, as several failed here: {why}",
                 rest.as_secs_f64()

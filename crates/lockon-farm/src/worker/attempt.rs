@@ -9,7 +9,7 @@ use super::super::count::{Count, Counting};
 use super::super::job::{Content, Job, Kept, Record, Status};
 use super::super::join::{self, Joined, Part};
 use super::super::lease::{Fate, Lease};
-use super::super::place::{Committed, Place};
+use super::super::place::{Committed, Place, without_hidden};
 use super::super::store::Numbered;
 use super::claim::Claimed;
 use super::{Drain, News, Shared, on_disk};
@@ -144,6 +144,7 @@ impl Attempt<'_> {
     async fn fail_as(&mut self, error: &Error, is_final: bool) -> Fate {
         let is_live = self.claimed.record.job.live;
         let said = self.claimed.asked.in_submitted_names(&error.to_string());
+        let said = without_hidden(&self.claimed.record.job, &self.shared.instance, &said);
         self.claimed.record.note_failure(&self.shared.options.name, said.clone(), is_final);
         let is_given_up = self.claimed.record.status == Status::Failed;
         self.shared.has_failed(&self.claimed.record, is_given_up);
@@ -155,7 +156,7 @@ impl Attempt<'_> {
         }
         // A camera that is away says nothing about this worker: the pause is the job's.
         if !is_live && is_of_storage(error) {
-            self.shared.rest_after(said);
+            self.shared.rest_after(&said);
         }
         let is_away = matches!(error, Error::Unreachable { .. });
         Fate::GiveBack(if is_live || is_away { CAMERA_PAUSE } else { PAUSE })
@@ -481,7 +482,13 @@ fn asked(job: &Job, request: &Request) -> Request {
 
 /// Templates are not those that were there when the job was submitted; another worker may have them.
 fn changed(request: &Request) -> Error {
-    let path = request.template.first().map_or_else(PathBuf::new, |text| job::name_and_path(text).1);
+    let Some(text) = request.template.first() else {
+        return Error::Usage(
+            "the job's options, or the file of --control, are not those that it was submitted with: submit it again"
+                .into(),
+        );
+    };
+    let path = job::name_and_path(text).1;
     let cause = "a template is not what it was when the job was submitted";
     Error::file("use", &path)(std::io::Error::other(cause))
 }
@@ -495,5 +502,19 @@ impl Numbered {
     /// A record that the server does not have yet.
     pub(super) fn first(record: Record) -> Self {
         Self { record, number: 0, at_ns: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_without_templates_that_was_changed_is_refused_with_the_reason_and_no_empty_name() {
+        let mut request = Request::new("a.mp4").unwrap();
+        let said = changed(&request).to_string();
+        assert!(said.contains("submit it again") && !said.contains("template"), "{said}");
+        request.template.push("logo=/x/logo.png".into());
+        assert!(changed(&request).to_string().contains("/x/logo.png"));
     }
 }

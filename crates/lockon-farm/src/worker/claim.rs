@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::job::{Job, Record, Status, Try};
+use super::super::job::{Job, LONGEST_ERROR, Record, Status, Try, shortened};
 use super::super::lease::Fate;
 use super::super::place;
 use super::super::roots::Asked;
@@ -133,7 +133,7 @@ impl Shared {
                     if job.live {
                         return Ok(Claim::End(Fate::GiveBack(CAMERA_PAUSE)));
                     }
-                    self.rest_after(error.to_string());
+                    self.rest_after(&error.to_string());
                     return Ok(Claim::End(Fate::GiveBack(LEFT)));
                 }
             };
@@ -301,7 +301,8 @@ impl Shared {
         let (workers, _) = self.store.workers().await?;
         Ok(workers.iter().any(|worker| {
             let places = if record.job.live { worker.cameras } else { worker.jobs };
-            let is_free = worker.running.len() < worker.jobs + worker.cameras;
+            // A stranger's report may have any numbers.
+            let is_free = worker.running.len() < worker.jobs.saturating_add(worker.cameras);
             let takes_jobs = !worker.draining && worker.resting.is_none() && places > 0 && is_free;
             takes_jobs && worker.version == record.job.version && !has_tried(&worker.name)
         }))
@@ -335,7 +336,8 @@ impl Record {
 
     /// Notes a failure: whether it is tried again depends on how often it was, unless it is `final`.
     pub(super) fn note_failure(&mut self, worker: &str, error: impl Into<String>, is_final: bool) {
-        self.tries.push(Try { worker: worker.into(), error: error.into(), lost: false });
+        let error = shortened(&error.into(), LONGEST_ERROR);
+        self.tries.push(Try { worker: worker.into(), error, lost: false });
         let is_given_up = is_final || !self.job.live && self.tries.len() >= self.job.tries as usize;
         self.status = if is_given_up { Status::Failed } else { Status::Queued };
         if self.job.live {

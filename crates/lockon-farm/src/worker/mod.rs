@@ -19,11 +19,11 @@ use tokio::task::JoinSet;
 
 use super::access::Access;
 use super::count::Count;
-use super::job::{Job, Kind, Worker};
+use super::job::{Job, Kind, LONGEST_ERROR, Worker, shortened};
 use super::lease::{self, Fate, Lease};
 use super::roots::Roots;
 use super::runs::Runs;
-use super::store::Store;
+use super::store::{self, Store};
 use attempt::Attempt;
 use claim::Claim;
 use lockon_core::control::Control;
@@ -31,6 +31,7 @@ use lockon_core::error::{Error, Result};
 use lockon_core::locks::lock;
 use lockon_core::metrics::Registry;
 use lockon_core::results::Summary;
+use lockon_core::text;
 use lockon_core::threads;
 use lockon_run::run::Outlet;
 use telling::describe;
@@ -320,6 +321,13 @@ impl Shared {
         let fate = match Box::pin(lease.hold(self.claim(job))).await {
             Ok(Claim::Begin(claimed)) => Attempt { shared: self, lease: &lease, count, claimed }.make().await,
             Ok(Claim::End(fate)) => fate,
+            // No worker can say that it has this job, and every one of them would end.
+            Err(error) if store::is_too_large(&error) => {
+                let name = text::in_one_line(&id).into_owned();
+                (self.tell)(News::Failed { name, error: error.to_string(), is_given_up: true });
+                self.state().failed += 1;
+                Fate::Close
+            }
             Err(error) => {
                 self.is_away(error);
                 Fate::GiveBack(PATIENCE)
@@ -376,7 +384,9 @@ impl Shared {
 
     /// Takes no job for a while after several in a row that failed here for want of storage: others may have
     /// it, and a worker that fails at once would get them all.
-    fn rest_after(&self, why: String) {
+    fn rest_after(&self, why: &str) {
+        // A report that is too large for the server would not come.
+        let why = shortened(why, LONGEST_ERROR / 10);
         let mut state = self.state();
         state.wants += 1;
         let rest = (PATIENCE / 2).saturating_mul(1 << state.wants.min(8)).min(LONGEST_REST);

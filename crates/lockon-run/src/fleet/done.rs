@@ -58,7 +58,9 @@ pub fn completion(request: &Request) -> Result<Completion> {
     }
     let is_complete = last["type"] == "summary" && last["interrupted"] == false && last["error"].is_null();
     let (outputs, written) = (request.output_files(), &first["command"]["outputs"]);
-    let is_there = |path: &PathBuf| sink::written(path).first().is_some_and(|path| path.exists());
+    let is_foreign = |path: &Path| is_complete && path.exists() && !may_be_whole(path);
+    let is_there =
+        |path: &PathBuf| sink::written(path).first().is_some_and(|path| path.exists() && !is_foreign(path));
     if is_complete && outputs.iter().all(is_there) {
         return Ok(Completion::Done);
     }
@@ -67,7 +69,33 @@ pub fn completion(request: &Request) -> Result<Completion> {
         path == lines || written.as_array().is_some_and(|names| names.iter().any(is_named))
     };
     let files = outputs.into_iter().filter(has_written).flat_map(|path| sink::written(&path));
-    Ok(Completion::Part(files.collect()))
+    Ok(Completion::Part(files.filter(|path| !is_foreign(path)).collect()))
+}
+
+/// False for a file that cannot be a whole output, by its name's format: it is empty, or begins with other
+/// bytes. Somebody has put it there since. Of other formats every file may be whole.
+fn may_be_whole(path: &Path) -> bool {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut bytes));
+    // Nothing is kept in pipes and devices, and what cannot be read is reported where it is written.
+    if read.is_err() || !path.is_file() {
+        return true;
+    }
+    let extension =
+        path.extension().map(|end| end.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes).to_ascii_lowercase();
+    match &*extension {
+        "mkv" => bytes.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]),
+        "mp4" => bytes.get(4..8) == Some(b"ftyp"),
+        "json" => text.starts_with(['{', '[']),
+        // Lines of intervals are none where nothing was found.
+        "jsonl" => bytes.is_empty() || text.starts_with('{'),
+        "html" => text.starts_with("<!doctype html"),
+        "xml" => text.starts_with("<?xml"),
+        "csv" => !bytes.is_empty(),
+        // MOT files have no header, and may be empty.
+        _ => true,
+    }
 }
 
 /// The first record of a file and the last one, if that has its line break; null where there is none.
@@ -167,7 +195,22 @@ mod tests {
         let masked = Request { view: Some(View::Split), ..request.clone() };
         assert_eq!(completion(&masked).unwrap(), Completion::Other, "the picture would be another one");
         std::fs::write(&lines, whole_of(&request)).unwrap();
-        std::fs::write(video, "").unwrap();
+        std::fs::write(video, [0x1a, 0x45, 0xdf, 0xa3, 1]).unwrap();
         assert_eq!(completion(&request).unwrap(), Completion::Done);
+        // A file that somebody else put there is neither done nor a part that may be replaced.
+        let others =
+            [("a.mkv", ""), ("a.mkv", "FOREIGN"), ("a.mp4", "FOREIGN"), ("a.csv", ""), ("a.html", "mine")];
+        for (name, text) in others.into_iter().chain([("a.cvat.xml", "mine"), ("a.coco.json", "mine")]) {
+            let foreign = folder.path().join(name);
+            let path = foreign.to_str().unwrap().to_owned();
+            let (output, results) = match name {
+                "a.mkv" | "a.mp4" => (vec![foreign.clone()], vec![lines.to_str().unwrap().into()]),
+                _ => (Vec::new(), vec![lines.to_str().unwrap().into(), path]),
+            };
+            let request = Request { output, results, ..request.clone() };
+            std::fs::write(&lines, whole_of(&request)).unwrap();
+            std::fs::write(&foreign, text).unwrap();
+            assert_eq!(completion(&request).unwrap(), part(), "{name} {text}");
+        }
     }
 }
