@@ -82,7 +82,7 @@ impl Appearances {
         });
     }
 
-    /// Ends all that go on, in the order in which they began.
+    /// Ends all open appearances, in the order in which they began.
     pub fn end(&mut self, ended: impl FnMut(Appearance)) {
         self.open.drain(..).map(|open| open.appearance).for_each(ended);
     }

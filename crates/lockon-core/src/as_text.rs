@@ -39,7 +39,7 @@ pub(crate) mod maybe {
     }
 }
 
-/// Values of which it can be said that there is to be none, by `null`.
+/// Values that can be set to "none" explicitly, by `null`.
 pub(crate) mod or_null {
     #![expect(clippy::option_option, reason = "to leave it, to have none, and to have this are three things")]
 

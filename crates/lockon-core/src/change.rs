@@ -1,4 +1,4 @@
-//! What can be changed of a search while a run goes on, as one order.
+//! Changes to a search during a run, as one order.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use crate::config::{Angles, Scales, SearchMethod, ThresholdSpec, Typed};
 use crate::frame::Rect;
 use crate::template::Template;
 
-/// A change of what is searched. All of it is done between two frames, or, if something of it cannot be,
-/// nothing. What is `None` stays as it is.
+/// A change of the search. It is applied between two frames, completely or, if a part of it cannot be done,
+/// not at all. Fields that are `None` stay as they are.
 ///
 /// ```
 /// # use lockon_core::{change::Change, template::Template, Result};
@@ -31,13 +31,13 @@ pub struct Change {
     /// come last. Done after `remove`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub add: Vec<Template>,
-    /// Least score of a match, in [-1, 1].
+    /// Minimum score of a match, in [-1, 1].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_score: Option<f64>,
-    /// Most matches of each template in a frame, 1 or more.
+    /// Maximum matches of each template in a frame, 1 or more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_matches: Option<usize>,
-    /// Most overlap of two matches of one template: intersection over union, in [0, 1].
+    /// Maximum overlap of two matches of one template: intersection over union, in [0, 1].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_overlap: Option<f64>,
     /// At which sizes.
@@ -63,13 +63,13 @@ impl Change {
         Self { add: vec![template], ..Self::default() }
     }
 
-    /// Searches for a template no more.
+    /// Stops searching for a template.
     pub fn removing(name: impl Into<Arc<str>>) -> Self {
         Self { remove: vec![name.into()], ..Self::default() }
     }
 
-    /// The same as several changes, each of which can be made without the others: of templates and the forms
-    /// in which they are searched, of the region, of what counts as a match, of the threshold.
+    /// Splits it into several changes that can be made without each other: of templates and the forms in
+    /// which they are searched; of the region; of the rules for matches; of the threshold.
     pub fn parts(self) -> Vec<Self> {
         let Self { remove, add, min_score, max_matches, max_overlap, scales, angles, search, roi, threshold } =
             self;

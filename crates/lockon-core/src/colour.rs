@@ -48,8 +48,8 @@ impl Conversion {
         [red, green, blue].map(|v| libm::round(v).clamp(0.0, 255.0) as u8)
     }
 
-    /// What makes luma, Cb and Cr as JPEG has them, BT.601 at full range, of those of a video: of each the
-    /// weights of the three, and what is added.
+    /// Returns the matrix that converts a video's luma, Cb and Cr to those of JPEG (BT.601 at full range):
+    /// for each result the weights of the three, and the constant to add.
     pub fn to_jpeg(&self) -> [[f64; 4]; 3] {
         let (luma, chroma, black) =
             if self.is_full_range { (1.0, 1.0, 0.0) } else { (255.0 / 219.0, 255.0 / 224.0, 16.0) };

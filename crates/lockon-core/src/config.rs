@@ -1,4 +1,4 @@
-//! What is asked for, as plain data: the search, the threshold, boxes, scales, angles, the device; here the
+//! A run's options as plain data: the search, the threshold, boxes, scales, angles, the device; here the
 //! kernels that can be named.
 //!
 //! Each type parses the text that the command line documents and refuses what cannot mean anything, so that a
@@ -63,7 +63,7 @@ pub enum NccKernel {
     /// Products on the tensor cores of compute capability 7.5 and later: any size, no score map for small
     /// templates.
     Mma,
-    /// The same products, into a score map for small templates too.
+    /// As `Mma`, but into a score map for small templates too.
     MmaMap,
 }
 
@@ -146,7 +146,7 @@ impl fmt::Display for Kernel {
     }
 }
 
-/// The kernels that were chosen; for what is `None`, the fastest is taken that can do the work.
+/// The kernels that were chosen. `None` means the fastest kernel that can do the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Kernels {
     /// For template matching.

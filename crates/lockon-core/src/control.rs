@@ -1,4 +1,4 @@
-//! What a run is told from outside while it goes on.
+//! Control of a run from outside while it is in progress.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,17 +12,17 @@ use crate::kept::Kept;
 use crate::locks::lock;
 use crate::orders::{Order, Orders, Repeated, Reply, WatchedZones};
 
-/// How long at most anything waits before it looks whether the run was stopped.
+/// Maximum time that anything waits before it checks whether the run was stopped.
 pub const STOP_CHECK: Duration = Duration::from_millis(50);
 
-/// How long at most a run that pauses waits before it looks whether it may go on.
+/// Maximum time that a paused run waits before it checks whether it may continue.
 pub const PAUSE_CHECK: Duration = Duration::from_millis(10);
 
-/// A handle on a run, which everybody may hold: whoever asks for the end, for a pause or for something else
-/// to be followed, and all that wait or work for long and so have to hear of it. Clones are handles on the
-/// same run.
+/// A handle on a run, to be shared freely: with callers that stop it, pause it or change the tracks, and with
+/// code that waits or works for long and therefore has to check for these. Clones are handles on the same
+/// run.
 ///
-/// What is to be followed and searched can be changed from any thread while frames pass:
+/// Tracks and the search can be changed from any thread while frames pass:
 ///
 /// ```
 /// # use lockon_core::{change::Change, control::Control, frame::Rect, Result};
@@ -39,7 +39,7 @@ pub const PAUSE_CHECK: Duration = Duration::from_millis(10);
 #[derive(Debug, Clone, Default)]
 pub struct Control {
     is_stopped: Arc<AtomicBool>,
-    /// What stops all runs that this one is among.
+    /// The flag that stops all runs that this one is among.
     all_are_stopped: Option<Arc<AtomicBool>>,
     pace: Arc<Mutex<Pace>>,
     pub(crate) orders: Orders,
@@ -49,20 +49,20 @@ pub struct Control {
     kept: Arc<Mutex<Kept>>,
 }
 
-/// Whether a run may go on with its next frame.
+/// Controls when a run may continue with its next frame.
 #[derive(Debug, Default)]
 struct Pace {
-    /// Since when it pauses.
+    /// The start of the current pause.
     since: Option<Instant>,
-    /// How long all pauses before took.
+    /// Total time of all pauses before.
     before: Duration,
-    /// Frames for which it was let go on while it paused...
+    /// Frames that were allowed by steps while it paused...
     steps: u64,
     /// ...and how many of them were before this pause.
     steps_before: u64,
-    /// How many times as fast as its times the video passes; `None` for as fast as it can.
+    /// Speed of the video, relative to its times; `None` is as fast as possible.
     speed: Option<f64>,
-    /// Where the video is to go on, in nanoseconds.
+    /// The place to continue from, in nanoseconds.
     jump_ns: Option<u64>,
 }
 
@@ -76,7 +76,7 @@ impl Pace {
 }
 
 impl Control {
-    /// A handle on a run that nobody has asked to end.
+    /// Returns a handle on a run that has not been stopped.
     pub fn new() -> Self {
         Self::default()
     }
@@ -88,12 +88,12 @@ impl Control {
         Self { all_are_stopped: Some(self.is_stopped.clone()), ..Self::default() }
     }
 
-    /// Asks for the end, as soon as possible. There is no way back. A run that pauses goes on to its end.
+    /// Stops the run as soon as possible. This cannot be undone. A paused run continues to its end.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Ends what calls it if somebody has asked for the end.
+    /// Ends the caller's work, by an error, if the run was stopped.
     ///
     /// # Errors
     /// `Stopped` if so.
@@ -101,13 +101,13 @@ impl Control {
         if self.is_stopped() { Err(Error::Stopped) } else { Ok(()) }
     }
 
-    /// True once somebody has asked for the end. Cheap enough to be asked between any two pieces of work.
+    /// True once the run was stopped. Cheap enough to be called between any two pieces of work.
     pub fn is_stopped(&self) -> bool {
         let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
         is_set(&self.is_stopped) || self.all_are_stopped.as_deref().is_some_and(is_set)
     }
 
-    /// Asks for a pause before the next frame, or ends it.
+    /// Starts a pause before the next frame, or ends it.
     pub fn pause(&self, pauses: bool) {
         let mut pace = self.pace();
         if pauses {
@@ -117,19 +117,19 @@ impl Control {
         }
     }
 
-    /// Lets the run go on for one frame. One that does not pause pauses after it.
+    /// Lets the run continue for one frame. A run that is not paused pauses after it.
     pub fn step(&self) {
         let mut pace = self.pace();
         pace.begin();
         pace.steps += 1;
     }
 
-    /// True if a pause was asked for, and not the end.
+    /// True if a pause was requested and the run was not stopped.
     pub fn is_paused(&self) -> bool {
         !self.is_stopped() && self.pace().since.is_some()
     }
 
-    /// How long the run has paused so far.
+    /// Total time that the run has paused so far.
     pub fn paused(&self) -> Duration {
         let pace = self.pace();
         pace.before + pace.since.map_or(Duration::ZERO, |since| since.elapsed())
@@ -142,18 +142,18 @@ impl Control {
         self.pace().speed = speed.filter(|speed| speed.is_finite() && *speed > 0.0);
     }
 
-    /// How many times as fast as its times the video passes; `None` is as fast as it can.
+    /// Speed of the video, relative to its times; `None` is as fast as possible.
     pub fn speed(&self) -> Option<f64> {
         self.pace().speed
     }
 
-    /// Asks for the next frame to be the first at or after that time. A source that cannot go there ignores
-    /// it.
+    /// Requests that the next frame is the first at or after that time. A source that cannot jump there
+    /// ignores it.
     pub fn jump_to(&self, ns: u64) {
         self.pace().jump_ns = Some(ns);
     }
 
-    /// Takes the last place that was asked for.
+    /// Removes and returns the last place that was requested.
     pub(crate) fn take_jump(&self) -> Option<u64> {
         self.pace().jump_ns.take()
     }
@@ -162,8 +162,8 @@ impl Control {
     /// pictures that come now.
     ///
     /// # Errors
-    /// `Order` if no run goes on. The reply has `Order` if the zone lies outside of the picture, or there are
-    /// too many.
+    /// `Order` if no run is active. The reply has `Order` if the zone lies outside of the picture, or
+    /// there are too many.
     pub fn set_zone(&self, zone: Zone) -> Result<Reply> {
         self.orders.ask(|_| Some(Order::Zone { zone }))
     }
@@ -171,7 +171,7 @@ impl Control {
     /// Stops watching a zone.
     ///
     /// # Errors
-    /// `Order` if no run goes on. The reply has `Order` if there is no such zone.
+    /// `Order` if no run is active. The reply has `Order` if there is no such zone.
     pub fn remove_zone(&self, name: impl Into<Arc<str>>) -> Result<Reply> {
         self.orders.ask(|_| Some(Order::RemoveZone { name: name.into() }))
     }
@@ -188,52 +188,52 @@ impl Control {
     /// followed through the frames since, so that its track begins where it is now.
     ///
     /// # Errors
-    /// `Order` if no run goes on.
+    /// `Order` if no run is active.
     pub fn follow(&self, rect: Rect, at: Option<u64>) -> Result<Reply> {
         self.orders.ask(|numbers| Some(Order::Follow { id: numbers.next()?, rect, at }))
     }
 
-    /// Tells that a track's target is in this box. It is learnt anew from there, under its number.
+    /// Corrects a track: its target is in this box. It is learnt again from there, under its number.
     ///
     /// # Errors
-    /// `Order` if no run goes on.
+    /// `Order` if no run is active.
     pub fn correct(&self, id: u32, rect: Rect, at: Option<u64>) -> Result<Reply> {
         self.orders.ask(|_| Some(Order::Correct { id, rect, at }))
     }
 
-    /// Follows a track no more. A template that finds its target may begin another one there.
+    /// Stops following a track. A template that finds its target may begin another one there.
     ///
     /// # Errors
-    /// `Order` if no run goes on.
+    /// `Order` if no run is active.
     pub fn forget(&self, id: u32) -> Result<Reply> {
         self.orders.ask(|_| Some(Order::Forget { id }))
     }
 
-    /// Follows no track any more.
+    /// Stops following all tracks.
     ///
     /// # Errors
-    /// `Order` if no run goes on.
+    /// `Order` if no run is active.
     pub fn clear(&self) -> Result<Reply> {
         self.orders.ask(|_| Some(Order::Clear))
     }
 
-    /// Changes what is searched from the next frame on that is taken: templates, limits, region, threshold.
-    /// All of it is done or nothing.
+    /// Changes the search from the next processed frame on: templates, limits, region, threshold. Either the
+    /// whole change is made or nothing.
     ///
     /// # Errors
-    /// `Order` if no run goes on. The reply has those of what cannot be done: `Order`, `Value`, `Template`,
-    /// `NothingFits`, `Outside`, or what opening a device for it failed with.
+    /// `Order` if no run is active. The reply has the error of the part that cannot be done: `Order`,
+    /// `Value`, `Template`, `NothingFits`, `Outside`, or the error of opening a device for it.
     pub fn change(&self, change: Change) -> Result<Reply> {
         self.orders.ask(|_| Some(Order::Change(change.into())))
     }
 
-    /// Takes orders from now on, for a run that begins soon and follows so many boxes from its start: they
-    /// are carried out with its first frame. A run does so by itself when it begins.
+    /// Accepts orders from now on, for a run that begins soon and follows so many boxes from its start: the
+    /// orders are carried out with its first frame. A run does this by itself when it begins.
     pub fn begin(&self, tracks: u32) {
         self.orders.begin(tracks);
     }
 
-    /// True while a run goes on, or begins soon: orders are taken.
+    /// True while a run is active, or begins soon: orders are accepted.
     pub fn takes_orders(&self) -> bool {
         self.orders.are_taken()
     }
@@ -244,15 +244,15 @@ impl Control {
         self.orders.keep(count);
     }
 
-    /// A copy of a frame that has passed, as it was decoded, if it is one of those that are kept and the run
-    /// goes on.
+    /// A copy of a frame that has passed, as it was decoded, if it is one of the kept frames and the run is
+    /// still in progress.
     pub fn kept_frame(&self, index: u64) -> Option<Frame> {
         self.kept().get(index)
     }
 
-    /// Those that are kept. Nobody else gets at them as long as what comes back lives.
+    /// Locks the kept frames. No other thread can access them while the returned guard lives.
     pub(crate) fn kept(&self) -> MutexGuard<'_, Kept> {
-        // What is not whole is never told of.
+        // An incomplete frame is never listed.
         lock(&self.kept)
     }
 
@@ -267,17 +267,17 @@ impl Control {
     }
 }
 
-/// Holds up one that goes frame by frame while a run pauses, and counts the steps that it took. Each of those
-/// who do has one of their own.
+/// Stops a thread that goes frame by frame while a run pauses, and counts the steps that the thread used.
+/// Each such thread has a turnstile of its own.
 #[derive(Debug, Clone)]
 pub struct Turnstile {
     control: Control,
-    /// Steps that were taken, or that are too old to be.
+    /// Steps that were used, or that are too old to be used.
     taken: u64,
 }
 
 impl Turnstile {
-    /// One for that run. Steps that were asked for before are others'.
+    /// Returns a turnstile for that run. Steps that were requested before do not count for it.
     pub fn new(control: &Control) -> Self {
         Self { control: control.clone(), taken: control.pace().steps }
     }
@@ -289,7 +289,7 @@ impl Turnstile {
         pace.since.is_none() || self.taken < pace.steps || self.control.is_stopped()
     }
 
-    /// True if the run was asked to end.
+    /// True if the run was stopped.
     pub fn is_stopped(&self) -> bool {
         self.control.is_stopped()
     }
@@ -361,7 +361,7 @@ mod tests {
         assert!(!turnstile.is_open());
         control.step();
         control.pause(false);
-        // Nobody has asked meanwhile.
+        // The turnstile was not asked meanwhile.
         control.pause(true);
         assert!(!turnstile.is_open());
     }

@@ -1,5 +1,5 @@
-//! Frames in a device's memory: what a source tells a device of the pictures that decoders left there, and of
-//! the memory that decoders on the host are to write to.
+//! Frames in a device's memory: the description that a source gives a device of pictures that decoders left
+//! there, and of the memory on the host that decoders write to.
 
 #![expect(unsafe_code, reason = "what is told of a device's memory are addresses without lengths")]
 
@@ -37,8 +37,8 @@ impl DeviceMemory {
     /// # Safety
     /// While `keeper` lives,
     /// - context and stream live,
-    /// - all planes of a picture of the format that [`SurfaceDevice::adopt`] is told lie there,
-    /// - and nobody writes to them, once the stream has come so far.
+    /// - all planes of a picture of the format that [`SurfaceDevice::adopt`] gets lie there,
+    /// - and nothing writes to them, once the stream has come so far.
     pub unsafe fn new(
         context: usize,
         planes: Vec<DevicePlane>,
@@ -48,13 +48,13 @@ impl DeviceMemory {
         Self { context, planes, stream, has_wide_samples: false, _keeper: keeper }
     }
 
-    /// The same, where samples have 16 bits, the lower byte first: the picture is their upper bytes.
+    /// As `self`, but samples have 16 bits, the lower byte first: the picture is their upper bytes.
     #[must_use]
     pub fn with_wide_samples(self) -> Self {
         Self { has_wide_samples: true, ..self }
     }
 
-    /// True if samples have 16 bits, the upper bytes of which are the picture.
+    /// True if samples have 16 bits. Their upper bytes are the picture.
     pub fn has_wide_samples(&self) -> bool {
         self.has_wide_samples
     }
@@ -64,7 +64,7 @@ impl DeviceMemory {
         self.context
     }
 
-    /// The planes, the first of which is luma.
+    /// The planes. The first is luma.
     pub fn planes(&self) -> &[DevicePlane] {
         &self.planes
     }
@@ -99,8 +99,8 @@ pub trait SurfaceDevice: Send + Sync {
     /// `Backend` if the device cannot read that memory, or fails.
     fn adopt(&self, memory: DeviceMemory, format: &VideoFormat) -> Result<Arc<dyn Picture>>;
 
-    /// Paints what was drawn into a picture of `format` that lies there and that nobody else reads or writes,
-    /// and waits for that. False if it lies where this device cannot paint: in another context.
+    /// Paints a drawing into a picture of `format` that lies there and that nothing else reads or writes, and
+    /// waits until it is done. False if the picture lies where this device cannot paint: in another context.
     ///
     /// # Errors
     /// `Backend` if the device fails. The picture may then be painted in part.

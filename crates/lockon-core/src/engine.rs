@@ -59,23 +59,23 @@ pub type OpenSpare<'a> = dyn Fn(&Purpose<'_>, Option<&Error>) -> Result<Box<dyn 
 
 /// The parts of a run.
 pub struct Engine<'a> {
-    /// Where frames come from.
+    /// The source of frames.
     pub source: &'a mut dyn Source,
     /// The search at the start. Orders change it.
     pub search: Arc<Search>,
     /// Opens the device: at the first frame, and again when frames have another size or the search is
     /// changed.
     pub open_backend: &'a OpenBackend<'a>,
-    /// Opens what takes over for the rest of the run if that device is lost, with as many slots; without it
-    /// the run ends with the error.
+    /// Opens the device that takes over for the rest of the run if that device is lost, with as many slots;
+    /// without it the run ends with the error.
     pub open_spare: Option<&'a OpenSpare<'a>>,
     /// Describes the run, once the first frame's format and the device are known.
     pub describe: &'a dyn Fn(&VideoFormat, &Device) -> RunRecord,
-    /// Follows what it was asked to.
+    /// Follows the requested targets.
     pub tracker: Box<dyn Follow>,
-    /// Where results go, in this order.
+    /// The outputs, in this order.
     pub sinks: Vec<Box<dyn Sink>>,
-    /// Ends the run after so many frames.
+    /// Maximum frames, after which the run ends.
     pub max_frames: Option<u64>,
     /// Stopped, it ends the run as if the video had ended: frames in flight that a device has done are
     /// completed, the others given up, and outputs closed. While it pauses no frame is taken from the source:
@@ -89,7 +89,7 @@ impl Engine<'_> {
     /// Runs to the end of the video, to `max_frames`, until stopped, or until something fails.
     ///
     /// Sinks are finished on every path, a panic included; the summary is true also after an error. A sink
-    /// that fails is finished at once, and the run goes on for the others; the run then ends with that error.
+    /// that fails is finished at once, and the run continues for the others; it then ends with that error.
     pub fn run(mut self) -> (Summary, Result<()>) {
         let none = vec![false; self.sinks.len()];
         let search = self.search.clone();
@@ -259,7 +259,7 @@ impl Engine<'_> {
         submitted.or_else(|error| self.take_over(run, error))
     }
 
-    /// Makes ready for frames that are unlike those before, with nothing in flight.
+    /// Prepares for frames that are unlike those before, with nothing in flight.
     fn change(&mut self, run: &mut Run, frame: &Frame) -> Result<()> {
         let format = &frame.format;
         match &mut run.open {
@@ -354,7 +354,7 @@ impl Engine<'_> {
         let mask = run.findings.mask.take();
         let most = self.control.orders.kept();
         self.control.kept().keep(&frame, most);
-        // Asked once, so that every sink hears of it or none.
+        // Checked once, so that every sink gets it or none.
         if self.source.has_discarded(record.frame) {
             return Ok(());
         }
@@ -369,14 +369,15 @@ impl Engine<'_> {
     }
 
     /// Waits for the results of the oldest frame in flight, asks the tracker about it, and writes its record.
-    /// If the backend fails, tracker and statistics are as if it had not been asked.
+    /// If the backend fails, tracker and statistics are as if it had not been called.
     fn decide(&mut self, run: &mut Run) -> Result<Arc<FrameRecord>> {
         let Run { open, findings, records, stats, redone, paused, in_flight, .. } = run;
         let Flight { frame, .. } = in_flight.front().expect("called with a frame in flight");
         let circumstances = frame.circumstances;
         let relay = &mut open.as_mut().expect("a frame in flight lies in an open backend").relay;
         let meta = relay.wait_next(findings)?.expect("the backend holds the frame that was submitted");
-        // A tracker cannot fail: it goes on with what it saw, and that was nothing if the device failed.
+        // A tracker cannot fail: it continues with the matches it got, and there were none if the device
+        // failed.
         let mut seen = Ok(());
         let record = records.share(|record| {
             record.clear();
@@ -486,7 +487,7 @@ struct Run {
     paused_before: Option<Duration>,
     /// The run is paused.
     is_held: bool,
-    /// When it ended last, or a step was asked for.
+    /// The time when the last pause ended, or a step was requested.
     resumed: Option<Instant>,
     /// Size of the frames so far, once there was one.
     size: Option<Size>,
@@ -519,7 +520,7 @@ struct Open {
     format: Arc<VideoFormat>,
 }
 
-/// A frame in flight, and what is done to it.
+/// A frame in flight, and the work on it.
 struct Flight {
     frame: Frame,
     work: Work,

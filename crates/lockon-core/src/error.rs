@@ -1,7 +1,7 @@
 //! Everything that can go wrong, as one enum with fields.
 //!
-//! A message says what failed, with both values, and then the remedy if one is known: lower case, no full
-//! stop. The end of a video is not an error, and an error is never turned into the end of a video.
+//! A message states the failed action, with both values, and then the remedy if one is known: lower case, no
+//! full stop. The end of a video is not an error, and an error is never turned into the end of a video.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub const PICTURE_KINDS: &str = "PNG, JPEG, WebP, TIFF, GIF, BMP and PNM";
 /// The library's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What failed. [`Error::is_usage`] tells a wrong request from a failure at run time.
+/// The errors of this crate. [`Error::is_usage`] distinguishes a wrong request from a failure at run time.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -25,9 +25,9 @@ pub enum Error {
     Value {
         /// The option or the thing that the value is for.
         what: &'static str,
-        /// What was typed.
+        /// The value as typed.
         value: String,
-        /// What is wrong with it, or what was expected.
+        /// The problem with it, or the expected form.
         expected: String,
     },
     /// Options that contradict each other, or one that is missing.
@@ -39,11 +39,11 @@ pub enum Error {
     /// A file or folder could not be read or written.
     #[error("cannot {action} {}: {cause}", text::path(path))]
     File {
-        /// What was tried: `read`, `write`, `create`.
+        /// The attempted action: `read`, `write`, `create`.
         action: &'static str,
-        /// On what.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         cause: std::io::Error,
     },
     /// A still picture could not be decoded.
@@ -52,7 +52,7 @@ pub enum Error {
     Picture {
         /// The file.
         path: PathBuf,
-        /// What the decoder said.
+        /// The decoder's error.
         cause: image::ImageError,
     },
     /// A still picture whose end is missing.
@@ -66,7 +66,7 @@ pub enum Error {
     PictureTooLarge {
         /// The file.
         path: PathBuf,
-        /// What it says that its size is.
+        /// The size that it declares.
         size: Size,
         /// The most pixels.
         max: u64,
@@ -77,7 +77,7 @@ pub enum Error {
     PictureNotWritten {
         /// The file.
         path: PathBuf,
-        /// What the encoder or the system said.
+        /// The error of the encoder or the system.
         cause: image::ImageError,
     },
     /// A template that cannot be searched for.
@@ -99,17 +99,17 @@ pub enum Error {
     /// A box that does not lie in the frame.
     #[error("{what} {rect} does not lie inside the {frame} frame")]
     Outside {
-        /// What the box is for: `track box`, `region of interest`.
+        /// The purpose of the box: `track box`, `region of interest`.
         what: &'static str,
         /// The box.
         rect: Rect,
         /// The frame's size.
         frame: Size,
     },
-    /// An order to a run that goes on and that it does not carry out.
+    /// An order that a run in progress does not carry out.
     #[error("cannot {order}: {reason}")]
     Order {
-        /// What was asked: `forget track 7`.
+        /// The order: `forget track 7`.
         order: String,
         /// Why not.
         reason: String,
@@ -119,7 +119,7 @@ pub enum Error {
     Launch {
         /// Where the text is from: an option or a file.
         name: String,
-        /// What GStreamer said, or what is missing.
+        /// GStreamer's message, or the missing part.
         reason: String,
     },
     /// A GStreamer element that is not installed.
@@ -135,18 +135,18 @@ pub enum Error {
     Pipeline {
         /// The failing element's name.
         element: String,
-        /// What it said.
+        /// Its message.
         message: String,
         /// Its debug text, may be empty.
         debug: String,
     },
-    /// The same because of what is outside of it: a server that does not answer, a device or a disk that is
-    /// not there. That may pass.
+    /// As [`Self::Pipeline`], but because of something outside of the element: a server that does not answer,
+    /// a device or a disk that is not there. This may pass.
     #[error("{element}: {message}{}", debug_suffix(debug))]
     Resource {
         /// The failing element's name.
         element: String,
-        /// What it said.
+        /// Its message.
         message: String,
         /// Its debug text, may be empty.
         debug: String,
@@ -156,7 +156,7 @@ pub enum Error {
     Listen {
         /// The address.
         address: String,
-        /// What the system said.
+        /// The system's error.
         cause: std::io::Error,
     },
     /// The input has no video that can be shown.
@@ -182,10 +182,10 @@ pub enum Error {
     Refused {
         /// The input as typed.
         input: String,
-        /// What it said, and the remedy.
+        /// Its reason, and the remedy.
         reason: String,
     },
-    /// A device that was asked for is not to be had, or failed.
+    /// A requested device is not available, or failed.
     #[error("{backend}: {}", fault.told(Dialect::Options))]
     Backend {
         /// `cuda`, `cpu`.
@@ -193,35 +193,35 @@ pub enum Error {
         /// Why.
         fault: DeviceFault,
     },
-    /// A fault of lockon's own was caught. Where it happened was said by the panic itself.
+    /// An internal error of lockon was caught. The panic itself has printed where it happened.
     #[error("{what} panicked: {message} (a bug in lockon, please report it)")]
     Panicked {
-        /// What was being done: an output's name, `the engine`.
+        /// The work that panicked: an output's name, `the engine`.
         what: String,
-        /// What the panic said.
+        /// The panic's message.
         message: String,
     },
-    /// Less memory may be taken than is needed at least.
+    /// The memory limit is below the minimum that is needed.
     #[error("{what}: {wanted} of memory needed, and {limit} may be taken: {remedy}")]
     MemoryLimit {
-        /// What the memory is for.
+        /// The purpose of the memory.
         what: String,
-        /// How much is needed at least.
+        /// The minimum amount that is needed.
         wanted: Bytes,
-        /// How much may be taken.
+        /// The limit.
         limit: Bytes,
-        /// What would help.
+        /// The remedy.
         remedy: Message,
     },
     /// The system gives no more memory.
     #[error("the system has no {wanted} of memory for {what}: {}", less_memory())]
     NoMemory {
-        /// What the memory is for.
+        /// The purpose of the memory.
         what: &'static str,
-        /// How much was asked for.
+        /// The amount that was requested.
         wanted: Bytes,
     },
-    /// The run was asked to end before this was done. What was begun is given up.
+    /// The run was stopped before this was done. The unfinished work is dropped.
     #[error("stopped before it was done")]
     Stopped,
     /// An output failed; the others were finished.
@@ -229,7 +229,7 @@ pub enum Error {
     Output {
         /// Its file or name.
         name: String,
-        /// What happened.
+        /// The reason for the failure.
         reason: String,
     },
     /// The reader of standard output has closed it, as `head` does once it has its lines. The other outputs
@@ -245,13 +245,13 @@ pub enum Error {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceFault {
-    /// The program was built without what drives it.
+    /// The program was built without the code that drives it.
     #[error("this build has no CUDA")]
     NotBuilt,
     /// Its driver is not installed.
     #[error("no NVIDIA driver is installed ({library} was not found)")]
     NoDriver {
-        /// The library that was looked for.
+        /// The library that was searched.
         library: &'static str,
     },
     /// Its driver is older than the kernels.
@@ -259,18 +259,18 @@ pub enum DeviceFault {
     DriverTooOld {
         /// The newest CUDA version that it knows.
         found: CudaVersion,
-        /// The least that is needed.
+        /// The minimum version that is needed.
         needed: CudaVersion,
     },
     /// There is no device of that number.
     #[error("there is no device {asked}: {} (nvidia-smi lists them)", devices(*count))]
     NoSuchDevice {
-        /// The number that was asked for, counted from 0.
+        /// The number that was requested, counted from 0.
         asked: usize,
-        /// How many there are.
+        /// The number of devices.
         count: usize,
     },
-    /// The device lacks what the kernels need.
+    /// The device lacks features that the kernels need.
     #[error("{name} has compute capability {found} and {needed} is needed")]
     DeviceTooOld {
         /// The device.
@@ -294,9 +294,9 @@ pub enum DeviceFault {
         Bytes(*wanted as u64), Bytes(*free as u64), Bytes(*total as u64)
     )]
     OutOfMemory {
-        /// What the memory was for.
+        /// The purpose of the memory.
         what: &'static str,
-        /// Bytes that were asked for.
+        /// Bytes that were requested.
         wanted: usize,
         /// Bytes of the device that are free.
         free: usize,
@@ -306,9 +306,9 @@ pub enum DeviceFault {
     /// Page-locked memory of the host is exhausted.
     #[error("the host has no {} of page-locked memory for {what}", Bytes(*wanted as u64))]
     OutOfHostMemory {
-        /// What the memory was for.
+        /// The purpose of the memory.
         what: &'static str,
-        /// Bytes that were asked for.
+        /// Bytes that were requested.
         wanted: usize,
     },
     /// A kernel could not be started.
@@ -316,13 +316,13 @@ pub enum DeviceFault {
     Launch {
         /// Its name.
         kernel: &'static str,
-        /// What the driver said.
+        /// The driver's message.
         reason: String,
     },
-    /// The device failed while it worked. What was in flight is gone, and nothing more can be asked of it.
+    /// The device failed while it worked. Its frames in flight are lost, and it cannot be used any more.
     #[error("the device was lost: {reason}")]
     Lost {
-        /// What the driver said.
+        /// The driver's message.
         reason: String,
     },
     /// Another fault of a device that was opened for chosen kernels, which the CPU does not have.
@@ -334,7 +334,7 @@ pub enum DeviceFault {
 }
 
 impl DeviceFault {
-    /// What fixes it, if that is known.
+    /// Returns the remedy, if one is known.
     pub fn remedy(&self) -> Option<Message> {
         Some(match self {
             Self::NotBuilt => Message::new("build it with the feature `cuda`, or use {}", [ON_CPU]),
@@ -361,7 +361,7 @@ impl DeviceFault {
         }
     }
 
-    /// True if the device failed while it worked, or has no room for what it is asked.
+    /// True if the device failed while it worked, or has no room for the requested work.
     pub fn is_lost(&self) -> bool {
         matches!(
             self,
@@ -370,7 +370,7 @@ impl DeviceFault {
     }
 }
 
-/// An amount of memory, or of what is in a file. Shown, a KiB is 1024 bytes, as everywhere here.
+/// An amount of memory, or of data in a file. Where it is printed, a KiB is 1024 bytes, as everywhere here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bytes(pub u64);
 
@@ -431,7 +431,7 @@ pub enum TemplateFault {
         /// The mask's size.
         mask: Size,
     },
-    /// It is larger than what it is to be searched in.
+    /// It is larger than the area in which it should be searched.
     #[error(
         "is {template} and does not fit in the {area} that is searched; leave it out, or search a larger area"
     )]
@@ -458,7 +458,7 @@ fn in_dialect(error: &Error, remedy: &Message, dialect: Dialect) -> String {
     what.to_owned() + &remedy.told(dialect)
 }
 
-/// What helps where the system has no memory.
+/// The remedy where the system has no memory.
 fn less_memory() -> Message {
     Message::new("free some memory, or use a smaller {}", [Setting::named("memory")])
 }
@@ -489,13 +489,13 @@ impl Error {
         matches!(self, Self::Value { .. } | Self::Usage(_) | Self::Settings(_) | Self::Launch { .. })
     }
 
-    /// True if a device failed while it worked, or has no room for what it is asked, so that another could
+    /// True if a device failed while it worked, or has no room for the requested work, so that another could
     /// take over.
     pub fn is_device_lost(&self) -> bool {
         matches!(self, Self::Backend { fault, .. } if fault.is_lost())
     }
 
-    /// For `map_err`: the system's error with what was tried and on what.
+    /// For `map_err`: the system's error with the action and the path.
     pub fn file(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |cause| Self::File { action, path, cause }
@@ -517,13 +517,14 @@ impl Error {
     }
 }
 
-/// Runs `call`. What it says if it panics comes back as an error, so that whatever is open can still be
+/// Runs `call`. If it panics, returns the panic's message as an error, so that open outputs can still be
 /// closed.
 ///
 /// # Errors
 /// The panic's message.
 pub fn catch_panic<T>(call: impl FnOnce() -> T) -> Result<T, String> {
-    // What the panic left half done is closed or dropped by whoever gets the error, not worked on.
+    // The data that the panic left half done is closed or dropped by the caller that gets the error, not
+    // used.
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).map_err(|panic| {
         let text = panic.downcast_ref::<&str>().map(ToString::to_string);
         text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())

@@ -1,8 +1,8 @@
 //! A part of a video: from one moment to another, each frame or each Nth.
 //!
-//! [`Excerpt`] stands between a source and the engine. Frames that are not wanted are decoded and let go
-//! before anything is done with them; those that are keep their number and their time in the whole video, so
-//! that results of a part and of the whole can be compared.
+//! [`Excerpt`] is between a source and the engine. Frames that are not wanted are decoded and dropped before
+//! any processing; the kept ones have their number and their time in the whole video, so that results of a
+//! part and of the whole can be compared.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::frame::{Frame, FrameMeta, VideoFormat};
 use crate::ports::{Next, Source};
 use crate::results::Detection;
 
-/// Frames are let go for so long before whoever asked for one hears that none is there yet, and can look
+/// Maximum time that frames are skipped in one call. Then the caller gets "none is there yet" and can check
 /// whether to stop.
 const PATIENCE: Duration = Duration::from_millis(50);
 
@@ -28,23 +28,23 @@ pub struct Excerpt<S> {
     part: Part,
     /// Boxes that none of its frames may be too late for.
     tracks: Vec<TrackSpec>,
-    /// The first frame, which somebody has looked at already.
+    /// The first frame, if it was returned by `first` already.
     first: Option<Frame>,
-    /// Least number of the next frame that is wanted, once the first was there.
+    /// Minimum number of the next frame that is wanted, after the first.
     next: Option<u64>,
     is_over: bool,
-    /// Frames that were let go.
+    /// Frames that were skipped.
     passed: u64,
     /// The last frame that came, wanted or not.
     last: Option<FrameMeta>,
     /// Gaps before the first frame, which are passed on before it: for how long, and why.
     gaps: VecDeque<(Duration, String)>,
-    /// What frames say of themselves, and what is said of each Nth of them.
+    /// The format of the frames, and the one that is given to each Nth frame.
     formats: Option<(Arc<VideoFormat>, Arc<VideoFormat>)>,
 }
 
 impl<S: Source> Excerpt<S> {
-    /// That part of what `source` gives.
+    /// Returns the part of the frames that `source` gives.
     pub fn new(source: S, part: Part) -> Self {
         Self {
             source,
@@ -60,9 +60,9 @@ impl<S: Source> Excerpt<S> {
         }
     }
 
-    /// The same, where a box that was drawn on a frame before the part is an error (`Usage`): in the first
-    /// frame of the part something else may be in it. Of a part that begins at a time only its first frame
-    /// tells which frames come before, and the other way round.
+    /// As `self`, but a box that was drawn on a frame before the part is an error (`Usage`): in the first
+    /// frame of the part something else may be in it. If the part begins at a time, only its first frame
+    /// shows which frame numbers come before it, and the other way round.
     #[must_use]
     pub fn refusing_earlier(self, tracks: &[TrackSpec]) -> Self {
         Self { tracks: tracks.to_vec(), ..self }
@@ -73,13 +73,13 @@ impl<S: Source> Excerpt<S> {
         note(&mut self.gaps, away, reason);
     }
 
-    /// Where the frames come from.
+    /// The source of the frames.
     pub fn source(&self) -> &S {
         &self.source
     }
 
-    /// Waits for the first frame and returns a copy: the frame, and gaps before it, come again when the next
-    /// one is asked for. `None` if there is no frame, or if `control` was stopped before it came.
+    /// Waits for the first frame and returns a copy: the frame, and gaps before it, come again with the next
+    /// request. `None` if there is no frame, or if `control` was stopped before it came.
     ///
     /// # Errors
     /// The source's.
@@ -115,7 +115,7 @@ impl<S: Source> Excerpt<S> {
             return Ok(Next::Gap { away, reason });
         }
         if let Some(mut first) = self.first.take() {
-            // How long somebody looked at it is nobody's latency.
+            // The time between `first` and this call is not latency.
             first.meta.arrived = started;
             first.circumstances.captured = None;
             return Ok(Next::Frame(first));
@@ -148,10 +148,10 @@ impl<S: Source> Excerpt<S> {
         self.next.map_or_else(|| self.part.start.is_reached(frame), |next| frame.index >= next)
     }
 
-    /// Refuses a box that could have been learnt in a frame that was let go, now that the part begins.
+    /// Refuses a box that could have been learnt in a skipped frame, now that the part begins.
     fn refuse_earlier(&mut self, before: Option<FrameMeta>, first: FrameMeta) -> Result<()> {
         let Some(before) = before else { return Ok(()) };
-        // Nobody says 0 in so many words.
+        // 0 is the default, so it was not typed.
         let is_earlier =
             |track: &&TrackSpec| track.from != Moment::default() && track.from.is_reached(&before);
         let Some(track) = self.tracks.iter().find(is_earlier) else { return Ok(()) };

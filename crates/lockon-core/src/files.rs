@@ -19,18 +19,18 @@ mod claim;
 
 pub use claim::Claim;
 
-/// Most bytes of a file that says something secret.
+/// Maximum bytes of a file that holds a secret.
 const MOST_SECRET: u64 = 4096;
 
 /// The byte order mark of UTF-8.
 const UTF8_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 
-/// What pipes said. They say it once, and several videos of a process may name the same one.
+/// Contents of pipes. A pipe can be read only once, and several videos of a process may name the same one.
 static SAID_ONCE: Mutex<BTreeMap<PathBuf, String>> = Mutex::new(BTreeMap::new());
 
-/// What a file says that has something secret in it, such as a password: 4096 bytes of it at most. Warns of a
-/// file that other users of the machine can read. A pipe is read by whoever asks first; the others hear the
-/// same.
+/// Returns the contents of a file that holds a secret, such as a password: 4096 bytes of it at most. Warns of
+/// a file that other users of the machine can read. A pipe is read at the first call; later calls get the
+/// same contents.
 ///
 /// # Errors
 /// `File` if it cannot be read.
@@ -64,7 +64,7 @@ pub fn secret(path: &Path) -> Result<String> {
     read()
 }
 
-/// Returns what a text file contains, without the byte order mark that some editors write.
+/// Returns the contents of a text file, without the byte order mark that some editors write.
 ///
 /// # Errors
 /// `File` if it cannot be read or is not UTF-8.
@@ -98,8 +98,8 @@ pub fn text_of<R: Read>(mut from: R) -> io::Result<impl BufRead> {
 /// Refuses outputs in folders that do not exist. One error names all of these folders, and the command that
 /// makes them.
 ///
-/// Folders are never made for an output: a mistyped name, or a disk that is not mounted, would get files that
-/// nobody looks for.
+/// Folders are never made for an output: for a mistyped name, or a disk that is not mounted, files would end
+/// up in a place where they are not found.
 ///
 /// # Errors
 /// `Usage`.
@@ -171,16 +171,17 @@ pub fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// A file that is written bit by bit and takes the place of what is at its path when it is whole.
+/// A file that is written piece by piece and replaces the file at its path when it is complete.
 ///
-/// What is there already keeps its bytes until the new ones are on the disk: they are written under another
-/// name in the same folder, which then becomes the path. So a full disk, a crash or a lost power supply
-/// leaves the old file or the new one, never a part of one. Dropped before its end it leaves nothing behind.
+/// A file that exists already keeps its bytes until the new ones are on the disk: they are written under
+/// another name in the same folder, which then becomes the path. So a full disk, a crash or a lost power
+/// supply leaves the old file or the new one, never a part of one. Dropped before its end it leaves nothing
+/// behind.
 ///
 /// Links are followed, so that a link stays a link; the old file's permissions stay, a second hard link keeps
-/// the old bytes. What is no regular file (a pipe, a device), what stands for an open file (`/dev/stdout`,
-/// `/dev/fd/3`), a file in a folder that takes no new ones, and one that no other can take the place of (in a
-/// container it may be mounted by itself) is written directly.
+/// the old bytes. Written directly are: paths that are no regular file (a pipe, a device) or that name an
+/// open file (`/dev/stdout`, `/dev/fd/3`); files in a folder that accepts no new ones; and files that cannot
+/// be replaced (in a container a file may be mounted by itself).
 pub struct Successor {
     path: PathBuf,
     file: Written,
@@ -191,13 +192,13 @@ enum Written {
     Beside {
         file: tempfile::NamedTempFile,
         target: PathBuf,
-        /// Those that the file has that is there.
+        /// The permissions of the existing file.
         permissions: Option<Permissions>,
     },
 }
 
 impl Successor {
-    /// Begins to write what is to be at `path`.
+    /// Begins to write the file at `path`.
     ///
     /// # Errors
     /// The system's.
@@ -209,7 +210,7 @@ impl Successor {
         let permissions = target.metadata().ok().map(|before| before.permissions());
         let mut prefix = std::ffi::OsString::from(".");
         prefix.push(&name);
-        // A name has 255 bytes at most, of which the old one may have them all.
+        // A name has 255 bytes at most, and the old name may use all of them.
         if prefix.len() > 200 {
             prefix = ".lockon".into();
         }
@@ -219,13 +220,13 @@ impl Successor {
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            // What the umask leaves of it, as for any new file.
+            // The umask reduces these permissions, as for any new file.
             builder.permissions(Permissions::from_mode(0o666));
         }
         match builder.tempfile_in(&folder) {
             Ok(file) => Ok(Self { path: path.into(), file: Written::Beside { file, target, permissions } }),
             Err(error) if permissions.is_some() && takes_no_other(&error) => directly(),
-            // The name that it was to have says nothing to whoever asked for another.
+            // The temporary name means nothing to the caller, so it is left out.
             Err(error) => Err(bare(&error)),
         }
     }
@@ -265,8 +266,8 @@ impl Write for Successor {
     }
 }
 
-/// True if the system refuses to put another file in the place of one, whose own bytes it may still let be
-/// written: its folder is somebody else's or read-only, or the file is mounted there by itself.
+/// True if the system refuses to replace a file by another, though it may still let the file's own bytes be
+/// written: its folder belongs to another user or is read-only, or the file is mounted there by itself.
 fn takes_no_other(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -329,13 +330,13 @@ pub fn is_pipe(path: &Path) -> bool {
 /// An end of a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// What others write comes out here.
+    /// Reads data that another process writes.
     Reading,
-    /// What is written here others read.
+    /// Writes data that another process reads.
     Writing,
 }
 
-/// Opens an end of a named pipe, which waits until somebody opens the other; `None` if `control` is stopped
+/// Opens an end of a named pipe and waits until the other end is opened; `None` if `control` is stopped
 /// before that.
 ///
 /// # Errors
@@ -355,7 +356,7 @@ pub fn open_pipe(path: &Path, end: End, control: &Control) -> Result<Option<File
             Ok(file) => return file.map(Some).map_err(Error::file(action, path)),
             Err(RecvTimeoutError::Timeout) if !control.is_stopped() => {}
             Err(RecvTimeoutError::Timeout) => {
-                // Who opens both ends waits for nobody, and lets go whoever waits for one of them.
+                // Opening both ends does not wait, and releases a thread that waits for one of them.
                 if let Ok(_both) = OpenOptions::new().read(true).write(true).open(path) {
                     let _ = thread.join();
                 }
@@ -369,7 +370,8 @@ pub fn open_pipe(path: &Path, end: End, control: &Control) -> Result<Option<File
 }
 
 /// Returns a reader of a file or a pipe whose reads fail as soon as `control` is stopped; `None` if it was
-/// stopped before a pipe was open. Whoever has the other end of a pipe may be silent for as long as it likes.
+/// stopped before a pipe was open. The process at the other end of a pipe may be silent for as long as it
+/// likes.
 ///
 /// # Errors
 /// `File` if it cannot be opened.
@@ -445,7 +447,7 @@ pub fn check_distinct(inputs: &[PathBuf], outputs: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// What a path stands for, through links of both kinds.
+/// The identity of the file that a path leads to, through links of both kinds.
 #[derive(PartialEq, Eq, Hash)]
 enum Identity {
     /// An existing file: its device and its number there.

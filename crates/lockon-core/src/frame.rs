@@ -342,7 +342,7 @@ impl VideoFormat {
         }
     }
 
-    /// Bytes of all planes of a picture, without what lies between rows.
+    /// Bytes of all planes of a picture, without the padding between rows.
     pub fn bytes(&self) -> usize {
         (0..self.pixels.planes()).map(|plane| self.pixels.plane_size(plane, self.size).area()).sum()
     }
@@ -350,11 +350,11 @@ impl VideoFormat {
 
 /// Planes that stay where the decoder put them for as long as the picture is held.
 pub trait Picture: Send + Sync {
-    /// Plane `index`, below `PixelFormat::planes`, in the host's memory; plane 0 is luma. One that lies on a
-    /// device comes to the host as a whole when it is first asked for, and stays there.
+    /// Plane `index`, below `PixelFormat::planes`, in the host's memory; plane 0 is luma. A plane on a device
+    /// is copied to the host as a whole at the first call, and stays there.
     fn plane(&self, index: usize) -> PlaneRef<'_>;
 
-    /// The picture on the device, if that is where its pixels are. Who needs a part of it asks there.
+    /// The picture on the device, if its pixels are there. Callers that need a part of it read it there.
     fn surface(&self) -> Option<&(dyn Surface + 'static)> {
         None
     }
@@ -374,7 +374,7 @@ pub struct FrameMeta {
     pub index: u64,
     /// Presentation time in nanoseconds, where the source has one.
     pub pts_ns: Option<u64>,
-    /// How long it is shown, in nanoseconds, where the source says so.
+    /// Its duration, in nanoseconds, where the source reports one.
     pub duration_ns: Option<u64>,
     /// When it arrived from the source, for latencies.
     pub arrived: Instant,
@@ -413,7 +413,7 @@ impl Frame {
         self.picture.plane(0)
     }
 
-    /// The part `rect` of the luma plane; of one that lies on a device no more than that comes to the host.
+    /// The part `rect` of the luma plane; if the plane is on a device, only that part is copied to the host.
     ///
     /// # Panics
     /// If `rect` is not inside the frame.

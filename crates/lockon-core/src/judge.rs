@@ -1,5 +1,5 @@
-//! Whether a template can be told from what is not it: measures of its pixels, and what they mean for a
-//! search.
+//! Checks whether a template can be distinguished from its surroundings: measures of its pixels, and their
+//! meaning for a search.
 //!
 //! NCC finds what looks alike, however little that is. A crop that is one bare edge scores high along every
 //! edge of that direction, stripes match themselves a stripe further on, and colour is not looked at. All of
@@ -31,12 +31,13 @@ const FAINT: f64 = 4.0;
 const BARE_EDGE: f64 = 0.85;
 /// So much like itself elsewhere, places beside the right one compete with it.
 const LIKE_ITSELF: f64 = 0.7;
-/// What repeats is less like itself half way. What is merely smooth, or an edge moved along itself, is not.
+/// A template that repeats is less like itself half way. One that is merely smooth, or an edge moved along
+/// itself, is not.
 const LESS_BETWEEN: f64 = 0.15;
-/// Least share of the pixels that two copies must have in common to be compared.
+/// Minimum share of the pixels that two copies must have in common to be compared.
 const IN_COMMON: f64 = 0.4;
-/// Two copies are compared where each has this share of the template's variance a pixel, since what is flat
-/// resembles all.
+/// Two copies are compared where each has this share of the template's variance a pixel, since flat areas
+/// resemble everything.
 const NOT_FLAT: f64 = 0.1;
 /// Variance of colour over that of luma.
 const COLOUR_SHARE: f64 = 1.0;
@@ -44,7 +45,7 @@ const COLOUR_SHARE: f64 = 1.0;
 /// are finer than two of those pixels go unseen.
 const MOST_PIXELS: usize = 1 << 17;
 
-/// What was measured of a template, in its own size and direction.
+/// Measures of a template, in its own size and direction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measures {
     /// Pixels that count.
@@ -68,7 +69,7 @@ pub struct Repeat {
     pub dx: i64,
     /// Down, in pixels.
     pub dy: i64,
-    /// NCC of what the two copies have in common.
+    /// NCC of the pixels that the two copies have in common.
     pub score: f64,
 }
 
@@ -137,7 +138,7 @@ impl Measures {
         }
     }
 
-    /// What is to be said about the template, the worst first; nothing if it is fit to be searched for.
+    /// Returns the warnings about the template, the worst first; none if it is fit to be searched for.
     pub fn doubts(&self) -> Vec<Doubt> {
         let repeat = self.repeat.filter(|repeat| repeat.score >= LIKE_ITSELF);
         [
@@ -172,7 +173,7 @@ fn colour_variance(rgb: &[u8], template: &Template) -> f64 {
     (0..2).map(|i| squares[i] / n - (sums[i] / n) * (sums[i] / n)).sum()
 }
 
-/// A picture of which some pixels count: 1 and their value over the mean, where the others have 0 twice.
+/// A picture in which some pixels count: those have 1 and their value over the mean, the others have 0 twice.
 struct Counted {
     size: Size,
     counts: Vec<f64>,
@@ -192,12 +193,12 @@ impl Counted {
         Self { size: luma.size(), counts, values, step: 1 }
     }
 
-    /// NCC with what is left of it when every pixel becomes the mean of its line along the direction in which
-    /// it changes least: the square root of the share of variance between lines.
+    /// Returns the NCC with the template's copy in which every pixel is the mean of its line along the
+    /// direction in which it changes least: the square root of the share of variance between lines.
     ///
-    /// That direction is the structure tensor's second eigenvector (J. Bigün and G. Granlund, "Optimal
-    /// orientation detection of linear symmetry", 1987). Its eigenvalues alone are no score: they weigh what
-    /// is fine more than NCC does.
+    /// The direction is the structure tensor's second eigenvector (J. Bigün and G. Granlund, "Optimal
+    /// orientation detection of linear symmetry", 1987). Its eigenvalues alone are no score: they weigh fine
+    /// details more than NCC does.
     fn bare_edge(&self) -> f64 {
         let Size { width, height } = self.size;
         let (mut xx, mut xy, mut yy) = (0.0, 0.0, 0.0);
@@ -239,7 +240,7 @@ impl Counted {
         (1.0 - within / all).max(0.0).sqrt()
     }
 
-    /// The same, smaller by a whole number until it has no more than [`MOST_PIXELS`].
+    /// The picture, reduced by a whole number until it has no more than [`MOST_PIXELS`].
     fn shrunk(self) -> Self {
         let step =
             (1..=self.size.area()).find(|step| self.size.area() / (step * step) <= MOST_PIXELS).unwrap_or(1);
@@ -309,7 +310,7 @@ struct Likeness {
 }
 
 impl Likeness {
-    /// All sums of what two copies have in common are correlations, of values, their squares and the mask;
+    /// All sums over the common pixels of two copies are correlations, of values, their squares and the mask;
     /// those are products of transforms (D. Padfield, "Masked object registration in the Fourier domain",
     /// 2012).
     fn of(picture: &Counted) -> Self {
@@ -382,7 +383,7 @@ mod tests {
 
     const SIZE: Size = Size::new(61, 47);
 
-    /// A template whose grey values are these, and what is thought of it.
+    /// Returns the measures of a template with these grey values, and the doubts about it.
     fn judged(size: Size, pixel: impl Fn(f64, f64) -> f64) -> (Measures, Vec<Doubt>) {
         let pixels = (0..size.area()).map(|i| pixel((i % size.width) as f64, (i / size.width) as f64) as u8);
         let template = Template::new("t", Plane::from_vec(pixels.collect(), size), None).unwrap();

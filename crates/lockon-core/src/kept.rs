@@ -1,4 +1,4 @@
-//! Copies of the last frames, for whoever is told of a place in one of them later.
+//! Copies of the last frames, for requests that name a place in one of them later.
 //!
 //! A decoder has few pictures, which are not to be held for long. So these are copies, in the host's memory;
 //! the oldest one's room is used again.
@@ -41,7 +41,7 @@ impl Picture for Planes {
 }
 
 impl Planes {
-    /// Takes a picture in, in the room that is there.
+    /// Copies a picture into the memory that is there.
     fn copy(&mut self, frame: &Frame) {
         self.0.resize_with(frame.format.pixels.planes(), Plane::default);
         for (index, plane) in self.0.iter_mut().enumerate() {
@@ -53,8 +53,8 @@ impl Planes {
 }
 
 impl Kept {
-    /// Keeps a frame, and of those before as many as make `most` with it. Frames of another size are dropped,
-    /// and all where the video goes on at an earlier place.
+    /// Keeps a frame, and as many of the frames before as make `most` with it. Frames of another size are
+    /// dropped, and all where the video continues from an earlier place.
     pub fn keep(&mut self, frame: &Frame, most: usize) {
         let is_next = |last: &Copied| size(last) == frame.format.size && last.meta.index < frame.meta.index;
         if !self.frames.back().is_none_or(is_next) {
@@ -71,7 +71,7 @@ impl Kept {
         if let Some(picture) = Arc::get_mut(&mut picture) {
             picture.copy(frame);
         } else {
-            // Somebody still looks at it.
+            // The picture is still in use.
             let mut copied = Planes::default();
             copied.copy(frame);
             picture = Arc::new(copied);
@@ -143,7 +143,7 @@ mod tests {
         assert_eq!(kept.oldest(), Some(3));
         let since: Vec<_> = kept.since(4).collect();
         assert_eq!(since.iter().map(|frame| frame.meta.index).collect::<Vec<_>>(), [4, 5]);
-        // One that somebody still holds is not overwritten.
+        // A frame that is still held is not overwritten.
         for index in 6..10 {
             kept.keep(&frame(index, size), 3);
         }

@@ -5,8 +5,8 @@
 //! [`backend::Backend`]; the CPU is one. [`mod@reference`] is the definition of every score and threshold:
 //! plain loops that backends are tested against, byte by byte.
 //!
-//! What writes files of results (`output`), reads pictures (`pictures`) and makes the page about a run
-//! (`report`) are features, all off unless asked for.
+//! The writers of results files (`output`), the reader of pictures (`pictures`) and the page about a run
+//! (`report`) are features, all off by default.
 
 pub mod appearances;
 mod as_text;

@@ -1,6 +1,6 @@
-//! How much memory may be taken, and large buffers that may not be had.
+//! The limit of memory, and large buffers that may not be available.
 //!
-//! What a run takes is documented where it is counted: the members of a bank in [`crate::template::Bank`],
+//! A run's memory is documented where it is counted: the members of a bank in [`crate::template::Bank`],
 //! their transforms, the score maps and the lists of a search in `backend::cpu::search`, the slots in
 //! `backend::cpu`.
 
@@ -30,16 +30,16 @@ impl FromStr for Bytes {
     }
 }
 
-/// What may be taken where nothing is said: half of what is free now, so that decoder, encoder and others
-/// have room too.
+/// Returns the default limit of memory: half of the free memory, so that decoder, encoder and others have
+/// room too.
 ///
-/// What is free is the least of what the system calls available and what the control groups of the process
-/// still give. Where neither can be read there is no limit.
+/// Free memory is the smaller of the amount that the system calls available and the amount that the control
+/// groups of the process still allow. Where neither can be read there is no limit.
 pub fn default_limit() -> Bytes {
     Bytes(free_below(Path::new("/")).map_or(u64::MAX, |free| free / 2))
 }
 
-/// What is free, by the files of a system whose root is there.
+/// Returns the free memory, by the files of a system whose root is there.
 fn free_below(root: &Path) -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(root.join(path)).ok();
     let available = read("proc/meminfo").and_then(|text| {

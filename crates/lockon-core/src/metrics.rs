@@ -23,7 +23,7 @@ const BUCKETS_US: [u64; 14] = [
 /// Durations by size, as Prometheus has them.
 #[derive(Debug, Clone, Default)]
 struct Buckets {
-    /// How many fell into each bucket and not into the one before; the last is what is longer than all of
+    /// The count of each bucket, without the buckets before it; the last is for durations longer than all of
     /// them.
     counts: [u64; BUCKETS_US.len() + 1],
     sum_us: u64,
@@ -36,7 +36,7 @@ impl Buckets {
     }
 }
 
-/// What is known of a run at one moment.
+/// The state of a run at one moment.
 #[derive(Debug, Clone, Default)]
 struct State {
     run: Option<Arc<RunRecord>>,
@@ -53,7 +53,8 @@ struct State {
     traffic: Traffic,
 }
 
-/// The counts of a run, shared between the engine's thread, which counts, and the server's, which tells.
+/// The counts of a run, shared between the engine's thread, which counts, and the server's thread, which
+/// reports.
 #[derive(Debug, Clone, Default)]
 struct Metrics(Arc<Mutex<State>>);
 
@@ -108,10 +109,10 @@ impl Registry {
     }
 }
 
-/// What is known of runs, with the names of their videos in quotes.
+/// States of runs, with the names of their videos in quotes.
 type States<'a> = &'a [(String, State)];
 
-/// What only grows: its name, where it stands, and what it is.
+/// A counter: its name, its value's place in the state, and its description.
 type Counter = (&'static str, fn(&State) -> u64, &'static str);
 
 fn write_text(out: &mut String, runs: States<'_>) -> std::fmt::Result {
@@ -223,12 +224,12 @@ fn histogram(out: &mut String, name: &str, video: &str, buckets: &Buckets) -> st
     writeln!(out, "{name}_sum{{video={video}}} {sum}\n{name}_count{{video={video}}} {count}")
 }
 
-/// A label's value in quotes, with what would end it escaped.
+/// A label's value in quotes, with the characters that would end it escaped.
 fn quoted(value: &str) -> String {
     format!("\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }
 
-/// Counts what the engine tells, for a [`Registry`].
+/// Counts the engine's reports, for a [`Registry`].
 #[derive(Debug)]
 pub struct MetricsSink {
     metrics: Metrics,

@@ -27,7 +27,7 @@ const MOST_WAITING: usize = 4096;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "kebab-case")]
 pub enum Order {
-    /// Follow what is in a box.
+    /// Follow the contents of a box.
     Follow {
         /// The track's number.
         id: u32,
@@ -80,7 +80,7 @@ impl Order {
         }
     }
 
-    /// How many frames before `frame` the one is that shows its box.
+    /// Returns how many frames before `frame` the frame is that shows its box.
     fn age(&self, frame: u64) -> u64 {
         match *self {
             Self::Follow { at: Some(at), .. } | Self::Correct { at: Some(at), .. } => {
@@ -184,7 +184,7 @@ impl Reply {
     /// Returns the frame from which the order holds, or why it cannot be done; `None` until it is known.
     ///
     /// # Errors
-    /// `Some` of those of [`Self::wait`].
+    /// `Some` of the errors of [`Self::wait`].
     pub fn poll(&self) -> Option<Result<u64>> {
         self.poll_for(Duration::ZERO)
     }
@@ -192,7 +192,7 @@ impl Reply {
     /// As [`Self::poll`], but waits; `None` if the answer is late. The order may still be carried out then.
     ///
     /// # Errors
-    /// `Some` of those of [`Self::wait`].
+    /// `Some` of the errors of [`Self::wait`].
     pub fn poll_for(&self, timeout: Duration) -> Option<Result<u64>> {
         match self.answer.recv_timeout(timeout) {
             Ok(answer) => Some(answer),
@@ -277,7 +277,7 @@ struct State {
     /// Orders about the search: carried out when a frame is submitted.
     searching: Queue,
     numbers: Numbers,
-    /// How many frames are kept for boxes that are given in one that has passed...
+    /// Number of frames that are kept for boxes that are given in a frame that has passed...
     kept: usize,
     /// ...and how many of them the orders need that are given again.
     needed: usize,
@@ -345,7 +345,7 @@ impl Asked {
 }
 
 impl Orders {
-    /// Takes what `order` makes of a number.
+    /// Queues the order that `order` makes of a number.
     pub(crate) fn ask(&self, order: impl FnOnce(&Numbers) -> Option<Order>) -> Result<Reply> {
         let refused = |order: &str, reason: &str| {
             Err(Error::Order { order: order.to_owned(), reason: reason.to_owned() })
@@ -395,7 +395,7 @@ impl Orders {
         state.kept.max(state.needed)
     }
 
-    /// A run begins, which follows so many boxes from the start: it takes orders.
+    /// Accepts orders for a run that begins and follows so many boxes from the start.
     pub(crate) fn begin(&self, tracks: u32) {
         let mut state = self.lock();
         if std::mem::replace(&mut state.is_running, true) {
@@ -425,7 +425,7 @@ impl Orders {
         self.lock().searching.due(frame)
     }
 
-    /// Takes the repeated orders whose frames never came, by their frames.
+    /// Removes and returns the repeated orders whose frames never came, by their frames.
     pub(crate) fn take_left(&self) -> Vec<Repeated> {
         let mut state = self.lock();
         let queues =

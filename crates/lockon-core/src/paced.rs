@@ -54,7 +54,7 @@ impl<S: Jump> Paced<S> {
         Self { source, control: control.clone(), held: None, clock: None, waited: Duration::ZERO }
     }
 
-    /// Where the frames come from.
+    /// The source of the frames.
     pub fn source(&self) -> &S {
         &self.source
     }
@@ -88,8 +88,8 @@ impl<S: Jump> Paced<S> {
         Ok(Next::Frame(on_time(frame)))
     }
 
-    /// How long a frame has to wait from now on. Starts the clock again where the video does not go on as
-    /// before.
+    /// Returns the time that a frame has to wait from now on. Starts the clock again where the video does not
+    /// continue as before.
     fn wait_for(&mut self, frame: &Frame) -> Duration {
         // A step of a run that pauses, or its end: nothing to wait for.
         let is_held_up = self.control.is_paused() || self.control.is_stopped();

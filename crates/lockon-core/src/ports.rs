@@ -16,7 +16,7 @@ use crate::results::{
     Detection, Event, EventsSummary, FrameRecord, Match, OutputSummary, RunRecord, Summary, Track,
 };
 
-/// What a source answers when it is asked for a frame.
+/// A source's answer to a request for a frame.
 pub enum Next {
     /// The next frame, in order.
     Frame(Frame),
@@ -26,19 +26,19 @@ pub enum Next {
     Gap {
         /// How long it was gone.
         away: Duration,
-        /// What was wrong.
+        /// The reason for the gap.
         reason: String,
     },
-    /// The video has ended. A failure is never told this way.
+    /// The video has ended. A failure is never reported this way.
     End,
 }
 
-/// Where frames come from.
+/// A source of frames.
 pub trait Source: Send {
     /// The next frame if one is already waiting, without waiting for it.
     ///
     /// # Errors
-    /// What made the source fail. Frames that came before are delivered first.
+    /// The error that made the source fail. Frames that came before are delivered first.
     fn try_next(&mut self) -> Result<Next>;
 
     /// The next frame, waited for until `timeout` at most.
@@ -61,7 +61,7 @@ pub trait Source: Send {
     /// Frames dropped so far because newer ones waited; always 0 for files.
     fn dropped(&self) -> u64;
 
-    /// Errors so far that demuxers and decoders told and went on from.
+    /// Errors so far that demuxers and decoders reported before they continued.
     fn damaged(&self) -> u64 {
         0
     }
@@ -73,13 +73,13 @@ pub trait Source: Send {
         Duration::ZERO
     }
 
-    /// Frames so far that came and that nobody asked for: a source from which they come has not stalled.
+    /// Frames so far that came and were not needed: a source that delivers them has not stalled.
     fn passed(&self) -> u64 {
         0
     }
 
-    /// What a detector found in a frame that it gave, if there is one in front. Asked once for each frame, in
-    /// their order.
+    /// Adds a detector's results in a delivered frame, if there is a detector in front. Called once for each
+    /// frame, in their order.
     fn detections(&mut self, _frame: u64, _found: &mut Vec<Detection>) {}
 
     /// The name of the picture file that a frame came from, relative to its folder; `None` for a video.
@@ -87,8 +87,8 @@ pub trait Source: Send {
         None
     }
 
-    /// True for a frame that it gave and that nobody wants any more, such as one that a flush dropped: the
-    /// engine tells no sink of it, and does not count it.
+    /// True for a delivered frame that is no longer wanted, such as one that a flush dropped: the engine does
+    /// not pass it to sinks, and does not count it.
     fn has_discarded(&self, _frame: u64) -> bool {
         false
     }
@@ -132,11 +132,10 @@ impl<S: Source + ?Sized> Source for &mut S {
     }
 }
 
-/// What follows objects from frame to frame. [`crate::tracker::Tracker`] is lockon's own.
+/// Follows objects from frame to frame. [`crate::tracker::Tracker`] is lockon's own implementation.
 ///
-/// It is asked about each frame once, in their order, and nothing that it does can fail: what it cannot
-/// follow it reports as lost. The same frames and matches must give the same tracks, bit by bit, on every
-/// machine.
+/// It gets each frame once, in their order, and nothing that it does can fail: a target that it cannot follow
+/// is reported as lost. The same frames and matches must give the same tracks, bit by bit, on every machine.
 pub trait Follow: Send {
     /// Refuses boxes that do not lie inside frames of that size, before the first frame.
     ///
@@ -144,14 +143,14 @@ pub trait Follow: Send {
     /// `Outside`.
     fn check(&mut self, frame: Size) -> Result<()>;
 
-    /// From now on frames have another size: what is followed is where it was in the picture, scaled.
+    /// Sets a new frame size from now on: targets are where they were in the picture, scaled.
     fn rescale(&mut self, before: Size, after: Size);
 
-    /// Follows everything into the next frame, in which `matches` were found, and appends what is followed to
+    /// Follows all targets into the next frame, in which `matches` were found, and appends their tracks to
     /// `tracks`, in the order of ids.
     fn step(&mut self, frame: &Frame, matches: &[Match], tracks: &mut Vec<Track>);
 
-    /// The same of a frame in which a detector in front found something too.
+    /// As `step`, for a frame in which a detector in front found something too.
     fn step_with(
         &mut self,
         frame: &Frame,
@@ -162,12 +161,12 @@ pub trait Follow: Send {
         self.step(frame, matches, tracks);
     }
 
-    /// How many boxes are to be followed from the start; they have the numbers from 1 on.
+    /// The number of boxes to follow from the start; they have the numbers from 1 on.
     fn given(&self) -> u32 {
         0
     }
 
-    /// Numbers tracks so that are not numbered yet. Called once, before the first frame.
+    /// Sets the numbers for tracks that are not numbered yet. Called once, before the first frame.
     fn number_by(&mut self, _numbers: Numbers) {}
 
     /// Carries an order about tracks out, before it follows anything into `next`. `kept` are frames before
@@ -188,19 +187,20 @@ pub trait Follow: Send {
 pub struct Delivery<'a> {
     /// The frame as decoded.
     pub frame: &'a Frame,
-    /// What was found.
+    /// The results of the frame.
     pub record: &'a Arc<FrameRecord>,
-    /// The thresholded frame (255 or 0), a picture of one plane, where a sink asked for it.
+    /// The thresholded frame (255 or 0), a picture of one plane, where a sink requested it.
     pub mask: Option<&'a Arc<dyn Picture>>,
 }
 
-/// Where results go. Calls come in order: `belong_to` and `begin` once, `deliver` for each frame, `finish`
-/// once, on every exit path: also without `begin`, where the run failed before it.
+/// An output for results. Calls come in order: `belong_to` and `begin` once, `deliver` for each frame,
+/// `finish` once, on every exit path: also without `begin`, where the run failed before it.
 pub trait Sink: Send {
     /// For messages: the file's path, `display`.
     fn name(&self) -> &str;
 
-    /// False for what only watches a run, such as a progress bar: a run goes on for the others alone.
+    /// False for a sink that only watches a run, such as a progress bar: a run continues only while an output
+    /// is left.
     fn is_output(&self) -> bool {
         true
     }
@@ -210,7 +210,8 @@ pub trait Sink: Send {
         false
     }
 
-    /// Gets a handle on the run before anything else: who waits for long has to hear of its end.
+    /// Gets a handle on the run before any other call: a sink that waits for long has to check whether the
+    /// run was stopped.
     fn belong_to(&mut self, _run: &Control) {}
 
     /// The run starts: the first frame's format is known.
@@ -224,11 +225,11 @@ pub trait Sink: Send {
     /// Takes one frame and its results. It may wait: that is how a slow output holds back a file.
     ///
     /// # Errors
-    /// `Output` or another error. It is finished at once then, and the run goes on as long as another output
-    /// is left.
+    /// `Output` or another error. The sink is finished at once then, and the run continues as long as another
+    /// output is left.
     fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()>;
 
-    /// Hears what happened between the last frame and the next. Only what keeps records needs to know.
+    /// Receives an event between the last frame and the next. Only sinks that keep records need it.
     ///
     /// # Errors
     /// As [`Sink::deliver`].
@@ -236,12 +237,12 @@ pub trait Sink: Send {
         Ok(())
     }
 
-    /// How it kept up with a live source, if that is what it does.
+    /// Returns how the output kept up with a live source; `None` if it shows none.
     fn status(&self) -> Option<OutputSummary> {
         None
     }
 
-    /// Whom it has told of events, once it is finished.
+    /// The receivers of events, and their counts, once the sink is finished.
     fn events(&self) -> Vec<EventsSummary> {
         Vec::new()
     }
@@ -251,8 +252,8 @@ pub trait Sink: Send {
         Vec::new()
     }
 
-    /// Closes the output so that what was written is whole: called after the last frame, after an error, also
-    /// its own, and after Ctrl-C.
+    /// Closes the output so that the written results are complete: called after the last frame, after an
+    /// error, also its own, and after Ctrl-C.
     ///
     /// # Errors
     /// If the output could not be completed.

@@ -22,8 +22,8 @@ impl<T> Default for Recycler<T> {
 }
 
 impl<T: Default> Recycler<T> {
-    /// A value that nobody else holds, after `fill` wrote it. What it held before is what its last user left
-    /// in it.
+    /// Returns a value that has no other holder, after `fill` wrote it. `fill` gets it with the contents that
+    /// its last user left.
     pub fn share(&mut self, fill: impl FnOnce(&mut T)) -> Arc<T> {
         let free = self.values.iter_mut().position(|value| Arc::get_mut(value).is_some());
         let index = free.unwrap_or_else(|| {

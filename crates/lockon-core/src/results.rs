@@ -1,4 +1,4 @@
-//! What was found, as the records that results files hold. These types' docs are the schema.
+//! Results of a run, as the records that results files hold. These types' docs are the schema.
 //!
 //! A JSON Lines file has one object a line, `"type"` first: one `run`, one `frame` for each frame in order,
 //! one `summary`. What happens between two frames of a source in trouble stands between their lines: an
@@ -42,20 +42,20 @@ pub enum Event {
         /// For how long nothing has come, in microseconds.
         waited_us: u64,
     },
-    /// The source goes on after it was stalled.
+    /// The source delivers frames again after a stall.
     Resumed {
         /// The frame that came.
         frame: u64,
         /// For how long nothing came, in microseconds.
         waited_us: u64,
     },
-    /// The source was gone and was connected anew. What it sent meanwhile is lost, and has no numbers.
+    /// The source was gone and has reconnected. Frames that it sent meanwhile are lost, and have no numbers.
     Gap {
         /// The first frame after the gap.
         frame: u64,
         /// From the loss of the source to this frame, in microseconds.
         away_us: u64,
-        /// What was wrong.
+        /// The reason for the gap.
         reason: String,
     },
     /// Frames are different from here on. Boxes that are followed were scaled with the frame.
@@ -87,7 +87,7 @@ pub enum Event {
     },
 }
 
-/// What was run, on what, with what.
+/// The run: the input, the job, the device.
 #[derive(Debug, Clone, Serialize)]
 pub struct RunRecord {
     /// lockon's version.
@@ -104,7 +104,7 @@ pub struct RunRecord {
     pub format: &'static str,
     /// `cpu` or `cuda`.
     pub backend: &'static str,
-    /// The processor or GPU, and what is used of it.
+    /// The processor or GPU, and the parts of it that are used.
     pub device: String,
     /// The GPU's driver.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -133,10 +133,10 @@ pub struct RunRecord {
     /// `full` if luma of limited range was expanded before it was searched and thresholded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<&'static str>,
-    /// What else decides which matches are found, where templates are searched.
+    /// Other settings that decide which matches are found, where templates are searched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<SettingsRecord>,
-    /// How the program was started; the GStreamer element has none.
+    /// The command that started the program; the GStreamer element has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandRecord>,
     /// The longest time that something may be out of sight within one appearance. In no results file.
@@ -147,14 +147,14 @@ pub struct RunRecord {
     pub hides: bool,
 }
 
-/// What decides which matches are found, beside the templates.
+/// The settings that decide which matches are found, beside the templates.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SettingsRecord {
-    /// Least score of a match.
+    /// Minimum score of a match.
     pub min_score: f64,
-    /// Most matches of each template in a frame.
+    /// Maximum matches of each template in a frame.
     pub max_matches: usize,
-    /// Most overlap of two matches of one template: intersection over union.
+    /// Maximum overlap of two matches of one template: intersection over union.
     pub max_overlap: f64,
     /// The box that is searched: `X,Y,W,H`. The whole frame if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -165,16 +165,16 @@ pub struct SettingsRecord {
     pub angles: Vec<f64>,
 }
 
-/// How the program was started.
+/// The command that started the program.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct CommandRecord {
     /// The words of the command line, without secrets.
     pub line: Vec<String>,
-    /// What was asked, as SHA-256 in hexadecimal: the same for runs that have the same results.
+    /// The job, as SHA-256 in hexadecimal: equal for runs that have the same results.
     pub job: String,
     /// The files that the run writes, by their names as they were given, with what words in braces stand for.
     pub outputs: Vec<String>,
-    /// What outputs show: `overlay`, `mask` or `split`.
+    /// The view that outputs show: `overlay`, `mask` or `split`.
     pub view: &'static str,
     /// Decoders that might be used: `auto`, `software` or `hardware`.
     pub decoders: &'static str,
@@ -187,7 +187,7 @@ pub struct CommandRecord {
     pub end: Option<String>,
     /// Each frame of that many was processed.
     pub every: u64,
-    /// Most frames.
+    /// Maximum frames.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_frames: Option<u64>,
     /// Threads.
@@ -197,7 +197,7 @@ pub struct CommandRecord {
     /// Kernels that were chosen by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<String>,
-    /// What would be done if the device were lost: `end`, `gpu` or `cpu`.
+    /// The action if the device were lost: `end`, `gpu` or `cpu`.
     pub on_device_loss: &'static str,
 }
 
@@ -216,7 +216,7 @@ pub struct TemplateRecord {
     pub members: usize,
 }
 
-/// What was found in one frame.
+/// The results of one frame.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct FrameRecord {
     /// Zero-based count of frames that the source delivered, dropped ones included: a gap shows a drop.
@@ -246,13 +246,13 @@ pub struct FrameRecord {
     pub tracker_us: Option<u64>,
     /// Accepted peaks: by name in the order given, best first within a name.
     pub matches: Vec<Match>,
-    /// Tracks by their numbers: those that were asked for from the frame on which they start, those of
-    /// matches from the frame on which they begin to the one before they end.
+    /// Tracks by their numbers: requested ones from the frame on which they start, tracks of matches from the
+    /// frame on which they begin to the one before they end.
     pub tracks: Vec<Track>,
-    /// What a detector in front of lockon found, where it is followed.
+    /// Detections of a detector in front of lockon, where they are followed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub detections: Vec<Detection>,
-    /// The adaptive threshold, where one was asked for.
+    /// The adaptive threshold, where one was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<ThresholdResult>,
 }
@@ -363,7 +363,7 @@ impl TrackState {
 /// A track in one frame.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Track {
-    /// One-based number, in the order in which tracks were asked for. Tracks of matches are counted on from
+    /// One-based number, in the order in which tracks were requested. Tracks of matches are numbered on from
     /// there as they begin, and no number is used again.
     pub id: u32,
     /// The name that its box was given; none if it was given none.
@@ -383,9 +383,9 @@ pub struct Track {
     pub w: f64,
     /// Height.
     pub h: f64,
-    /// How likely the box is on its target, overlapping it by more than a half, in [0, 1]: of frames with a
-    /// score s, a share near s is. 0 while it is lost. docs/tracking.md tells how it is made and how well it
-    /// holds.
+    /// The probability that the box is on its target, overlapping it by more than a half, in [0, 1]: of
+    /// frames with a score s, a share near s is. 0 while it is lost. docs/tracking.md describes how it is
+    /// computed and how well it holds.
     pub score: f64,
     /// The tracking filter's response at the next best place elsewhere over that at the best, 0 if there is
     /// none: near 1, two places look alike.
@@ -414,7 +414,7 @@ pub struct ThresholdResult {
 /// The end of a run.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Summary {
-    /// Frames whose results were told to every output that had not failed.
+    /// Frames whose results were delivered to every output that had not failed.
     pub frames: u64,
     /// Frames of a live source that were dropped because newer ones waited.
     pub dropped: u64,
@@ -424,16 +424,16 @@ pub struct Summary {
     pub fps: f64,
     /// Arrival to final result.
     pub latency_us: Percentiles,
-    /// Capture to final result, of a live source that tells when its frames were captured.
+    /// Capture to final result, of a live source that reports when its frames were captured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capture_us: Option<Percentiles>,
     /// Times that nothing came from the source for two seconds.
     pub stalls: u64,
     /// Times that the source was lost and reconnected.
     pub gaps: u64,
-    /// Errors that demuxers and decoders told and went on from. libav does not say which of its decoders
-    /// complains: where several videos are decoded in one process, by several threads each, its errors are in
-    /// the log alone.
+    /// Errors that demuxers and decoders reported before they continued. libav does not say which of its
+    /// decoders complains: where several videos are decoded in one process, by several threads each, its
+    /// errors are in the log alone.
     pub damaged: u64,
     /// Frames whose time was interpolated.
     pub interpolated: u64,
@@ -444,7 +444,7 @@ pub struct Summary {
     pub stages: Vec<StageSummary>,
     /// True if it was interrupted before the end of the input.
     pub interrupted: bool,
-    /// What went wrong, if something did: what is there may not be all.
+    /// The error, if there was one: the results may then be incomplete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// Searches that were done again, because there were more peaks than the device had room for at first.
@@ -455,7 +455,7 @@ pub struct Summary {
     pub device_lost: Option<u64>,
     /// Bytes that were moved on the way.
     pub traffic: TrafficSummary,
-    /// What was found of each template, in the order in which they were given.
+    /// The results of each template, in the order in which they were given.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub found: Vec<TemplateSummary>,
     /// How each track went, in the order in which they began. Of those that matches became no more than 100
@@ -468,7 +468,7 @@ pub struct Summary {
     /// Tracks that matches became, where matches are followed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub births: Option<u64>,
-    /// Share of a frame's pixels that were 255 in the mask, where an adaptive threshold was asked for.
+    /// Share of a frame's pixels that were 255 in the mask, where an adaptive threshold was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub foreground: Option<Spread>,
     /// The first appearances of each template and track, in the order in which they ended. In no results
@@ -478,7 +478,7 @@ pub struct Summary {
     /// Appearances that are not among these.
     #[serde(skip)]
     pub more_appearances: u64,
-    /// Who was told of events, and of how many. Known when all of them are told.
+    /// The receivers of events, and the counts for each. Known when all events are delivered or lost.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventsSummary>,
     /// The files that outputs wrote. Known when all are complete, and in no results file.
@@ -499,14 +499,14 @@ pub struct TrafficSummary {
 }
 
 impl TrafficSummary {
-    /// What was counted so far.
+    /// Returns the counts so far.
     pub fn of(traffic: &Traffic) -> Self {
         let (to_device, from_device, on_host) = traffic.so_far();
         Self { to_device, from_device, on_host }
     }
 }
 
-/// What was found of one template.
+/// The results of one template.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TemplateSummary {
     /// Its name.
@@ -544,7 +544,7 @@ pub struct TrackSummary {
     pub frames: u64,
     /// Frames in which it was found.
     pub tracked: u64,
-    /// Frames in which it was not clear that what was found is the target.
+    /// Frames in which it was not clear that the found object is the target.
     pub uncertain: u64,
     /// Frames in which it was found after it was lost.
     pub reacquired: u64,
@@ -657,10 +657,10 @@ pub struct OutputSummary {
     pub shown_us: Percentiles,
 }
 
-/// What a receiver of events was told.
+/// The deliveries to one receiver of events.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EventsSummary {
-    /// Where it is, without secrets.
+    /// Its address, without secrets.
     pub name: String,
     /// Events that it has taken.
     pub sent: u64,

@@ -20,7 +20,7 @@ pub struct Search {
     method: SearchMethod,
     /// The templates in all sizes and directions; none if there are none.
     sought: Option<Arc<Sought>>,
-    /// Where they are searched: the whole frame if nothing is said.
+    /// The region to search: the whole frame by default.
     pub roi: Option<Rect>,
     /// The limits of a match.
     pub limits: Limits,
@@ -102,8 +102,8 @@ impl Search {
         self.sought.is_none() && self.threshold.is_none()
     }
 
-    /// This search after a change. Banks are made when a device is opened for it; what is the same in both is
-    /// shared.
+    /// Returns this search after a change. Banks are made when a device is opened for it; unchanged parts are
+    /// shared by both.
     ///
     /// # Errors
     /// `Order` if a template is to be removed that is not there, `Value` for limits that mean nothing, and as
@@ -295,7 +295,7 @@ impl Sought {
         Ok(self.bank.get_or_init(|| bank))
     }
 
-    /// The way that was asked for.
+    /// The requested method.
     pub fn asked(&self) -> SearchMethod {
         self.method
     }
@@ -305,7 +305,7 @@ impl Sought {
         self.taken.get().map(|taken| taken.method)
     }
 
-    /// Stays with this method from now on, unless `auto` watches what pictures cost and one costs too much.
+    /// Uses this method from now on, unless `auto` watches the cost of pictures and one costs too much.
     pub fn take(&self, method: SearchMethod, watches_content: bool) {
         let is_free =
             self.method == SearchMethod::Auto && method == SearchMethod::Exhaustive && !self.is_one();

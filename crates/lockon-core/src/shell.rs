@@ -16,7 +16,7 @@ pub fn path(name: &str) -> String {
     if name.starts_with('-') { quoted(&format!("./{name}")) } else { quoted(name) }
 }
 
-/// A line of which a shell makes these words.
+/// Returns a line that a shell splits into these words.
 pub fn line<T: AsRef<str>>(words: &[T]) -> String {
     words.iter().map(|word| quoted(word.as_ref())).collect::<Vec<_>>().join(" ")
 }

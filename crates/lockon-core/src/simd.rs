@@ -1,10 +1,10 @@
-//! Which vector instructions the loops of the CPU backend and the tracker are compiled for.
+//! The vector instructions that the loops of the CPU backend and the tracker are compiled for.
 //!
 //! Loops are written once, in plain Rust, over slices and arrays that a compiler can vectorise. `Level::run`
-//! compiles the closure it is given once for each level and takes the one of its own: that of [`Level::best`]
-//! is chosen once a process, the best that the processor has, or a lower one that the environment variable
-//! `LOCKON_SIMD` names. All levels give the same bytes: what is reported is rounded by IEEE's rules, and
-//! estimates only tell where to look.
+//! compiles the closure it is given once for each level and runs the one of its own level. [`Level::best`] is
+//! chosen once a process: the best that the processor has, or a lower one that the environment variable
+//! `LOCKON_SIMD` names. All levels give the same bytes: reported numbers are rounded by IEEE's rules, and
+//! estimates only decide where to look.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -20,7 +20,7 @@ pub struct Level(Set);
 /// From the least to the most. Kept private, so that a [`Level`] exists only where its instructions do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Set {
-    /// What every processor of the architecture has: SSE2 on x86-64, NEON on 64-bit ARM.
+    /// The instructions that every processor of the architecture has: SSE2 on x86-64, NEON on 64-bit ARM.
     Plain,
     #[cfg(target_arch = "x86_64")]
     Avx2,
@@ -33,7 +33,7 @@ enum Set {
 }
 
 impl Level {
-    /// The level that is used unless another is asked for.
+    /// The level that is used by default.
     pub fn best() -> Self {
         static BEST: OnceLock<Level> = OnceLock::new();
         *BEST.get_or_init(|| {
@@ -96,8 +96,8 @@ impl Level {
 
     /// Runs `work` as compiled for this level.
     ///
-    /// That holds for what is inlined into it: the closure itself and all that it calls have to be
-    /// `#[inline(always)]`, or small.
+    /// Only code that is inlined into `run` is compiled so: the closure itself and all that it calls have to
+    /// be `#[inline(always)]`, or small.
     #[inline]
     #[expect(unsafe_code, reason = "calling code that is compiled for more than every processor has")]
     pub fn run<R>(self, work: impl FnOnce() -> R) -> R {
@@ -132,8 +132,8 @@ impl Level {
     }
 }
 
-/// Has the processor fetch `bytes` into its first cache while it goes on with something else, where that can
-/// be asked for.
+/// Asks the processor to fetch `bytes` into its first cache while it does other work, where the architecture
+/// has such an instruction.
 #[expect(unsafe_code, reason = "the instruction takes an address")]
 pub(crate) fn prefetch(bytes: &[u8]) {
     #[cfg(target_arch = "x86_64")]

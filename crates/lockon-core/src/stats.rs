@@ -42,7 +42,7 @@ pub struct Durations(Histogram<u64>);
 
 impl Default for Durations {
     fn default() -> Self {
-        // One minute is the longest that is told apart; what lasts longer counts as a minute.
+        // One minute is the longest time that is measured; longer times count as a minute.
         Self(
             Histogram::new_with_max(60_000_000, 3).expect("three digits up to a minute is a valid histogram"),
         )
@@ -79,7 +79,7 @@ impl Durations {
 /// Counts and times of a run.
 #[derive(Debug, Default)]
 pub struct Stats {
-    /// Frames whose results were told to every sink that had not failed.
+    /// Frames whose results were delivered to every sink that had not failed.
     pub frames: u64,
     /// Arrival of a frame to its results being final.
     pub latency: Durations,

@@ -74,7 +74,7 @@ const MAX_PNG_EXTRAS: u64 = 16 << 20;
 /// Maximum bytes of a file. An uncompressed picture of [`MAX_PIXELS`] fits.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// Bytes of a file that tell its kind.
+/// Bytes at the start of a file that identify its kind.
 const HEAD: u64 = 64;
 
 /// Fewer levels than this after the reduction to 8 bits are reported: 12-bit samples have 16, and matches of
@@ -113,8 +113,8 @@ pub fn is_picture(bytes: &[u8]) -> bool {
     kind_of(bytes).is_some()
 }
 
-/// True if the end of a JPEG picture is missing, and a part of what it shows. Pictures of too many pixels, and
-/// those that cannot be decoded at all, count as whole.
+/// True if the end of a JPEG picture is missing, and visible pixels with it. Pictures of too many pixels, and
+/// those that cannot be decoded at all, count as complete.
 pub fn is_cut_jpeg(bytes: &[u8]) -> bool {
     matches!(jpeg::completed(bytes, MAX_PIXELS), Completed::Cut)
 }
@@ -147,8 +147,8 @@ pub fn decode(bytes: &[u8], path: &Path, max_pixels: u64) -> Result<Still> {
     decode_as(bytes, path, max_pixels, false)
 }
 
-/// As [`decode`], for those who use luma alone: colours may be left out. The luma is the same to the bit, and
-/// is decoded faster.
+/// As [`decode`], for callers that use luma alone: colours may be left out. The luma is the same to the bit,
+/// and is decoded faster.
 ///
 /// # Errors
 /// As [`decode`].
@@ -449,7 +449,7 @@ pub struct Loss {
 pub struct Warned([bool; 4]);
 
 impl Warned {
-    /// Warns of what is new in `loss`. `path` is for messages.
+    /// Warns of the losses in `loss` that were not reported before. `path` is for messages.
     pub fn of(&mut self, loss: Loss, path: &Path) {
         let (few, deep) = (loss.deep.filter(|deep| deep.are_few()), loss.deep.filter(|deep| !deep.are_few()));
         let words = [
@@ -521,26 +521,26 @@ pub fn is_video(bytes: &[u8]) -> bool {
 
 /// A picture of an animation.
 pub struct Shown {
-    /// The picture as it is seen, what it leaves of those before included.
+    /// The displayed picture, with the visible rest of the pictures before.
     pub still: Still,
     /// When it is shown, in nanoseconds from the beginning.
     pub pts_ns: u64,
-    /// How long.
+    /// Its duration, in nanoseconds.
     pub duration_ns: u64,
 }
 
 /// Delays below this are not meant: browsers and other programs show such pictures for [`SLOW`].
 const MIN_DELAY_NS: u64 = 20_000_000;
 
-/// How long a picture is shown that names no time for it.
+/// Duration of a picture that names no time, in nanoseconds.
 const SLOW: u64 = 100_000_000;
 
 /// Maximum bytes for a pixel of an animation while it is decoded: the picture as it is seen, the one before,
 /// the part that changes and two copies, each of four samples, and some room.
 const ANIMATION_BYTES: u64 = 24;
 
-/// The pictures of an animated GIF, WebP or PNG, in order, each decoded when it is asked for. `path` is for
-/// messages.
+/// Returns the pictures of an animated GIF, WebP or PNG, in order, each decoded when it is requested. `path`
+/// is for messages.
 ///
 /// # Errors
 /// As [`decode`]; each picture may be an error, which is the last one.
@@ -618,8 +618,8 @@ pub fn save(path: &Path, plane: PlaneRef<'_>) -> Result<()> {
     encode(path, plane.to_plane().data(), plane.size(), image::ExtendedColorType::L8)
 }
 
-/// Encoded in memory first: what cannot be written is then an error, and no half of a picture, nor the end of
-/// the one before.
+/// Encodes in memory first: a picture that cannot be encoded is then an error, and leaves no half of a
+/// picture, nor destroys the one before.
 fn encode(path: &Path, pixels: &[u8], size: Size, colours: image::ExtendedColorType) -> Result<()> {
     let unwritable = |cause| Error::PictureNotWritten { path: path.to_owned(), cause };
     let is_stdout = files::is_stdout(path);
@@ -661,8 +661,8 @@ pub fn jpeg(rgb: &[u8], size: Size) -> image::ImageResult<Vec<u8>> {
 /// A small picture of a box shows so many times the box.
 const AROUND: f64 = 3.0;
 
-/// What a small picture of a box `[x, y, w, h]` shows: the box and its surroundings, as far as they lie in a
-/// frame of that size.
+/// Returns the part that a small picture of a box `[x, y, w, h]` shows: the box and its surroundings, as far
+/// as they lie in a frame of that size.
 pub fn around([x, y, w, h]: [f64; 4], frame: Size) -> Rect {
     let side = (AROUND * w.max(h)).max(48.0);
     let range = |middle: f64, length: usize| {

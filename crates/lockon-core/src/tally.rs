@@ -1,4 +1,4 @@
-//! What a run found, counted while it goes on, in bounded memory: the answers that stand in the summary.
+//! Counts a run's results during the run, in bounded memory: the values of the summary.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ struct Counted {
 }
 
 impl Tally {
-    /// Prepares for what a run is asked for, so that the summary also has the templates that are never found.
+    /// Prepares for a run's templates, so that the summary also has those that are never found.
     pub fn begin(&mut self, run: &RunRecord) {
         for template in &run.templates {
             self.expect(&template.name);
@@ -104,7 +104,7 @@ impl Tally {
         });
     }
 
-    /// What was found of each template so far.
+    /// The results of each template so far.
     pub fn found(&self) -> &[TemplateSummary] {
         &self.found
     }

@@ -9,13 +9,13 @@ use crate::message::{Message, PYRAMID, Setting};
 
 mod written;
 
-/// Most pixels of a template: with more, the exact sums of products of 8-bit pixels could leave 64 bits.
+/// Maximum pixels of a template: with more, the exact sums of products of 8-bit pixels could exceed 64 bits.
 pub const MAX_PIXELS: u64 = 1 << 22;
 
-/// Most members of a bank, and most variants of a search from coarse to fine.
+/// Maximum members of a bank, and maximum variants of a search from coarse to fine.
 pub const MAX_MEMBERS: usize = 1 << 20;
 
-/// Most pixels of all members of a bank together: with their masks they take 1 GiB.
+/// Maximum pixels of all members of a bank together: with their masks they use 1 GiB.
 pub const MAX_BANK_PIXELS: u64 = 1 << 29;
 
 /// Refuses more than [`MAX_MEMBERS`] of `templates`, each in all sizes and directions, before there is one of
@@ -77,8 +77,7 @@ impl TemplateSums {
 }
 
 impl Template {
-    /// A template of `luma`, of which only the pixels count whose `mask` is 128 or more; all, if there is no
-    /// mask.
+    /// Returns a template of `luma`. Only pixels whose `mask` is 128 or more count; all, if there is no mask.
     ///
     /// # Errors
     /// `Template` if it is empty, flat, too large, or if the mask is of another size or leaves fewer than two
@@ -182,8 +181,8 @@ impl Template {
     ///
     /// Bilinear, averaged over `ceil(1/scale)` squared samples a pixel where it shrinks, in integers
     /// throughout (sine and cosine come from `libm`, rounded to 20 fraction bits): the same pixels on every
-    /// machine. A pixel counts if at least half of what it is made of counts and lies in the template, so
-    /// turned corners are masked out.
+    /// machine. A pixel counts if at least half of its source counts and lies in the template, so turned
+    /// corners are masked out.
     ///
     /// # Errors
     /// As [`Template::new`]: a small scale can leave nothing, or a flat rest.
@@ -336,7 +335,7 @@ impl Bank {
             for &scale in &scales.0 {
                 for &angle in &angles.0 {
                     let member = resampled_size(template.size(), scale, angle).area() as u64;
-                    // One that is larger by itself is left out below.
+                    // A member that is too large by itself is left out below.
                     pixels += if member > MAX_PIXELS { 0 } else { member };
                 }
             }
@@ -365,11 +364,10 @@ impl Bank {
         Ok(())
     }
 
-    /// The same for a run that may take so much memory, and that `check` ends.
+    /// As [`Self::expanded`], for a run that may use `limit` of memory, and that `check` ends.
     ///
-    /// # Errors
-    /// As [`Self::expanded`]; `MemoryLimit` if the pixels and masks of all members would take more; those of
-    /// `check`.
+    /// # Errors As [`Self::expanded`]; `MemoryLimit` if the pixels and masks of all members would use more;
+    /// the errors of `check`.
     pub fn expanded_within(
         templates: &[Template],
         scales: &Scales,

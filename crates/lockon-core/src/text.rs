@@ -1,8 +1,8 @@
-//! Text from outside: what of it must be told to nobody, and what of it must not reach a terminal.
+//! Text from outside: secrets that must not be shown, and controls that must not reach a terminal.
 //!
-//! Addresses carry passwords, and file names and servers carry whatever somebody put there. Both end in
-//! messages, logs and results, by many ways, GStreamer's own log among them. So nobody has to remember which
-//! text is harmless: [`without_secrets`] takes passwords out of any text, and [`without_controls`] what a
+//! Addresses carry passwords, and file names and servers carry arbitrary text. Both end in messages, logs and
+//! results, by many ways, GStreamer's own log among them. To be safe without knowing which text is harmless,
+//! [`without_secrets`] takes passwords out of any text, and [`without_controls`] the sequences that a
 //! terminal would obey.
 
 mod mistyped;
@@ -55,9 +55,8 @@ const SECRET_IN_ADDRESS: [&str; 16] = [
     "jwt",
 ];
 
-/// The text with [`HIDDEN`] in the place of what is secret in it: `user:password` of an address, values of
-/// names that stand for secrets (`passphrase=`, `user-pw=`, `access_token=`), and what a header says that
-/// authorises.
+/// Returns the text with [`HIDDEN`] in the place of secrets: `user:password` of an address, values of names
+/// of secrets (`passphrase=`, `user-pw=`, `access_token=`), and the credentials in an authorization header.
 pub fn without_secrets(text: &str) -> Cow<'_, str> {
     let may_have = text.contains("://") || text.contains(['=', '@']) || text.contains("uthorization");
     if !may_have {
@@ -180,8 +179,9 @@ fn slashes(scheme: &str, rest: &str) -> usize {
     if scheme.eq_ignore_ascii_case("file") { 0 } else { rest.len() - rest.trim_start_matches('/').len() }
 }
 
-/// Where the `@` stands that ends user and password, in an address behind its `://`. People type passwords
-/// with `@`, `/`, `?` and `#` in them as they are, and paths have an `@` too: if in doubt, it is a password.
+/// Returns the place of the `@` that ends user and password, in an address behind its `://`. People type
+/// passwords with `@`, `/`, `?` and `#` in them as they are, and paths have an `@` too: if in doubt, it is a
+/// password.
 fn login(scheme: &str, rest: &str) -> Option<usize> {
     let last = rest.rfind('@')?;
     let slashes = slashes(scheme, rest);
@@ -277,7 +277,7 @@ fn values(text: &str) -> Vec<(usize, usize)> {
     found
 }
 
-/// True for what was hidden before, perhaps in quotes that a shell needs.
+/// True for a value that was hidden before, perhaps in quotes that a shell needs.
 fn is_hidden(value: &str) -> bool {
     value.strip_prefix(HIDDEN).is_some_and(|rest| {
         rest.chars().next().is_none_or(|c| c.is_whitespace() || "'\"\\&#,;:)".contains(c))
@@ -312,8 +312,9 @@ fn of_word(text: &str) -> usize {
     text.find(ends).unwrap_or(text.len())
 }
 
-/// Bytes of what begins with a quote, up to the same one unless a backslash stands before it; all where
-/// there is none. Quotes that are escaped, as in a text inside another, are quotes only in pairs.
+/// Returns the length of a text that begins with a quote, up to the same quote, unless a backslash is before
+/// it; all of the text where there is none. Quotes that are escaped, as in a text inside another, are quotes
+/// only in pairs.
 fn of_quotes(text: &str) -> Option<usize> {
     let quote = ["\\\"", "\\'", "\"", "'"].into_iter().find(|quote| text.starts_with(quote))?;
     let mut ends = text.match_indices(quote).skip(1).filter(|(at, _)| {
@@ -327,7 +328,7 @@ fn of_quotes(text: &str) -> Option<usize> {
     }
 }
 
-/// Where what authorises stands: all that follows `Authorization:` in its line.
+/// Returns the places of credentials in headers: the text that follows `Authorization:` in its line.
 fn headers(text: &str) -> Vec<(usize, usize)> {
     let of_name = |(at, name): (usize, &str)| {
         let rest = &text[at + name.len()..];
@@ -339,8 +340,8 @@ fn headers(text: &str) -> Vec<(usize, usize)> {
     names.filter_map(of_name).collect()
 }
 
-/// The text with what a terminal would obey written out, as `\u{1b}`: control characters but for the line
-/// feed and the tab, and marks that turn the direction of writing.
+/// Returns the text with all characters that a terminal would obey written out, as `\u{1b}`: control
+/// characters but for the line feed and the tab, and marks that turn the direction of writing.
 pub fn without_controls(text: &str) -> Cow<'_, str> {
     if !text.contains(is_obeyed) {
         return text.into();
@@ -365,7 +366,7 @@ pub fn in_one_line(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// A message whose lines are short: the middle of what someone else wrote in it may be left out.
+/// Returns a message with short lines: a longer line loses its middle.
 pub fn shortened(message: &str) -> Cow<'_, str> {
     const MOST: usize = 400;
     const END: usize = 150;
@@ -383,7 +384,7 @@ pub fn shortened(message: &str) -> Cow<'_, str> {
     message.lines().map(short).collect::<Vec<_>>().join("\n").into()
 }
 
-/// A path as it stands in a message: [`in_one_line`].
+/// A path for a message: [`in_one_line`].
 pub fn path(path: &Path) -> String {
     in_one_line(&path.to_string_lossy()).into_owned()
 }
@@ -433,14 +434,14 @@ pub fn without_controls_but_colours(text: &str) -> Cow<'_, str> {
     clean.into()
 }
 
-/// True for what a terminal would obey.
+/// True for a character that a terminal would obey.
 pub(crate) fn is_obeyed(c: char) -> bool {
     let turns =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{2028}' | '\u{2029}') || turns
 }
 
-/// What may be shown to people: neither secrets nor what a terminal would obey.
+/// Text that may be shown to people: without secrets and without sequences that a terminal would obey.
 pub fn for_people(text: &str) -> String {
     without_controls(&without_secrets(text)).into_owned()
 }
@@ -573,7 +574,7 @@ mod tests {
                 let clean = format!("souphttpsrc location=http://h/ user-pw{sign}*** ! decodebin");
                 assert_eq!(without_secrets(&text), clean);
                 assert_eq!(without_secrets(&clean), clean);
-                // The same inside quotes, as errors show it.
+                // Again inside quotes, as errors show it.
                 let shown = without_secrets(&format!("{text:?}")).into_owned();
                 assert!(!plain.contains(&password) || shown == format!("{clean:?}"), "{shown}");
             }

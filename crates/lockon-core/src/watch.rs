@@ -69,13 +69,13 @@ pub struct Happening {
     pub zones: Vec<Arc<str>>,
 }
 
-/// Sees what happens from frame to frame.
+/// Detects events from frame to frame.
 ///
-/// A track is in a zone when the middle of its box's lower edge is: where it stands, as a camera that looks
-/// down sees it. It enters and leaves when that place is beyond the border by a twentieth of the box's
-/// shorter side, a pixel at least, so that a box on the border does not come and go. The picture's edge is no
-/// border: what it cuts off goes on beyond it ([`Zone::depth`]). While a track is lost, it stays in the zones
-/// that it was in.
+/// A track is in a zone when the middle of its box's lower edge is: the place where it stands, as a camera
+/// that looks down sees it. It enters and leaves when that place is beyond the border by a twentieth of the
+/// box's shorter side, a pixel at least, so that a box on the border does not come and go. The picture's edge
+/// is no border: a zone that it cuts off continues beyond it ([`Zone::depth`]). While a track is lost, it
+/// stays in the zones that it was in.
 #[derive(Debug, Default)]
 pub struct Watch {
     zones: Zones,
@@ -124,7 +124,7 @@ impl Watch {
         self.zones.now()
     }
 
-    /// Changes the zones as a run was asked to. Appends that tracks left a zone that is removed.
+    /// Changes the zones by an order. Appends that tracks left a zone that is removed.
     pub fn obey(&mut self, order: &Order, happened: &mut Vec<Happening>) {
         match order {
             Order::Zone { zone } => {
@@ -148,7 +148,7 @@ impl Watch {
         }
     }
 
-    /// Appends what happened in a frame of that size, by tracks in the order of their numbers, those that are
+    /// Appends the events of a frame of that size, by tracks in the order of their numbers, tracks that are
     /// gone first.
     pub fn step(&mut self, record: &FrameRecord, size: Size, happened: &mut Vec<Happening>) {
         self.zones.fit(size);
@@ -179,13 +179,13 @@ impl Watch {
         self.tracks.keys().copied()
     }
 
-    /// How many tracks are followed, and how many of them are lost.
+    /// The number of followed tracks, and of the lost ones among them.
     pub fn counts(&self) -> (usize, usize) {
         let lost = self.tracks.values().filter(|followed| followed.sureness == Sureness::Lost).count();
         (self.tracks.len(), lost)
     }
 
-    /// How many tracks are in each zone.
+    /// The number of tracks in each zone.
     pub fn occupied(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
         self.zones.now().iter().enumerate().map(|(index, zone)| {
             let inside = self.tracks.values().filter(|followed| followed.inside[index]).count();
@@ -272,8 +272,8 @@ mod tests {
 
     const SIZE: Size = Size::new(640, 480);
 
-    /// What happens to tracks, each given by its number, state and the place where it stands, in frames one
-    /// after the other: frame, kind, number, zone.
+    /// Returns the events of tracks, each given by its number, state and the place where it stands, in frames
+    /// one after the other: frame, kind, number, zone.
     fn told(zones: &[&str], frames: &[&[(u32, TrackState, f64, f64)]]) -> Vec<String> {
         let mut watch = Watch::new(zones.iter().map(|zone| zone.parse().unwrap()).collect());
         let mut told = Vec::new();
@@ -318,7 +318,7 @@ mod tests {
         let frames = [Tracked, Lost, Lost, Reacquired, Tracked].map(at);
         let frames: Vec<&[_]> = frames.iter().map(|frame| &frame[..]).chain([&[][..]]).collect();
         assert_eq!(told(&[], &frames), ["0 appeared 1", "1 lost 1", "3 found 1", "5 gone 1"]);
-        // Nothing more is told at the end.
+        // Nothing more is reported at the end.
         let one = [at(Tracked)];
         assert_eq!(told(&[], &[&one[0][..]]), ["0 appeared 1", "1 gone 1"]);
     }
@@ -333,7 +333,8 @@ mod tests {
         assert_eq!(states(&flutter), ["0 appeared 1", "50 gone 1"]);
         let lasts = [vec![Tracked; 3], vec![Uncertain; 8], vec![Tracked; 9]].concat();
         assert_eq!(states(&lasts), ["0 appeared 1", "7 uncertain 1", "15 found 1", "20 gone 1"]);
-        // A loss is told at once, also of one that is uncertain; what comes back unclear is not found yet.
+        // A loss is reported at once, also of an uncertain track; a track that comes back uncertain is not
+        // found yet.
         let lost =
             [vec![Tracked], vec![Uncertain; 5], vec![Lost; 2], vec![Uncertain; 5], vec![Lost]].concat();
         assert_eq!(
@@ -356,7 +357,7 @@ mod tests {
             path(&[90.0, 101.0, 102.0, 99.0, 101.0, 99.0, 98.0, 97.0]),
             ["0 appeared 1", "2 entered 1 door", "6 left 1 door", "8 gone 1"]
         );
-        // One that begins inside has entered, and one that is gone has left.
+        // A track that begins inside has entered, and a track that is gone has left.
         assert_eq!(path(&[150.0]), ["0 appeared 1", "0 entered 1 door", "1 left 1 door", "1 gone 1"]);
     }
 

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, Weak};
 use crate::locks::lock;
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
-/// Pools that somebody has.
+/// Pools that are in use.
 static POOLS: Mutex<Vec<(&str, usize, Weak<ThreadPool>)>> = Mutex::new(Vec::new());
 
-/// The pool of that name and number of threads, which all share who ask for it while one of them has it: a
-/// run more needs no threads more. One thread is nobody else's, or runs would wait for each other that were
-/// told to share nothing.
+/// Returns the pool of that name and number of threads. Callers share it while one of them holds it, so
+/// another run needs no more threads. A pool of one thread is never shared, or runs that should share nothing
+/// would wait for each other.
 ///
 /// # Errors
 /// If the system gives no more threads.

@@ -25,7 +25,7 @@ pub mod threshold;
 pub struct Standing {
     /// Size of the frames.
     pub frame: Size,
-    /// The templates to search, all of which fit in `roi`: backends refuse others ([`Standing::check`]).
+    /// The templates to search. All fit in `roi`: backends refuse others ([`Standing::check`]).
     pub bank: Option<Arc<Bank>>,
     /// The templates to search from coarse to fine instead, which the CPU backend can.
     pub pyramid: Option<Arc<Variants>>,
@@ -113,9 +113,9 @@ pub struct Findings {
     /// Searches of this frame that were done again, because there were more candidates than the device had
     /// room for.
     pub redone: u64,
-    /// How long it took the frame to come from host memory into the slot, in microseconds.
+    /// Time that the frame took from host memory into the slot, in microseconds.
     pub upload_us: u64,
-    /// How long the device worked on it, in microseconds.
+    /// Time that the device worked on it, in microseconds.
     pub standing_us: u64,
 }
 
@@ -132,10 +132,10 @@ pub struct Device {
 
 /// A device with a ring of slots. See the module's documentation for the life of a slot.
 ///
-/// After a call has returned an error other than `Stopped`, or has panicked, the backend is of no more use:
-/// every later call returns that error again (`Panicked` after a panic), and no results come of the frames
-/// that are in flight. Whoever wants these opens another backend and submits them to it. `Stopped` gives up
-/// one frame; the others can be waited for.
+/// After a call has returned an error other than `Stopped`, or has panicked, the backend cannot be used any
+/// more: every later call returns that error again (`Panicked` after a panic), and the frames in flight have
+/// no results. To get them, open another backend and submit the frames to it. `Stopped` gives up one frame;
+/// the others can be waited for.
 pub trait Backend: Send {
     /// The device.
     fn describe(&self) -> Device;
@@ -156,7 +156,7 @@ pub trait Backend: Send {
     /// If no slot is free, or the plane is not of the size that the backend was opened for.
     fn submit(&mut self, meta: FrameMeta, picture: &Arc<dyn Picture>) -> Result<()>;
 
-    /// Waits for the oldest frame in flight, fills `findings`, frees its slot and tells which frame it was;
+    /// Waits for the oldest frame in flight, fills `findings`, frees its slot and returns the frame's meta;
     /// `None` if nothing is in flight.
     ///
     /// # Errors
@@ -255,7 +255,7 @@ pub const fn usual_depth(is_live: bool) -> usize {
     if is_live { 2 } else { 4 }
 }
 
-/// How the work is to be done.
+/// Options of the work.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// On which device.
@@ -270,7 +270,7 @@ pub struct Options {
     pub kernels: Kernels,
     /// Stops the device.
     pub control: Control,
-    /// How much of the host's memory the CPU backend may take; `memory::default_limit` if nothing is said.
+    /// Maximum host memory of the CPU backend; `memory::default_limit` by default.
     pub memory: Option<Bytes>,
     /// Counts the bytes that are moved.
     pub traffic: Traffic,
@@ -362,8 +362,8 @@ pub fn long_in(variants: &Variants, region: PlaneRef<'_>) -> Option<f64> {
     (seconds >= LONG_SEARCH_S).then_some(seconds)
 }
 
-/// About how many seconds a frame takes if it is searched exhaustively for all variants, on so many threads
-/// of the CPU.
+/// Estimates the seconds that a frame takes if it is searched exhaustively for all variants, on so many
+/// threads of the CPU.
 pub fn exhaustive_seconds(variants: &Variants, area: Size, threads: usize) -> f64 {
     cpu::workload::exhaustive_seconds(variants, area, threads)
 }
@@ -423,7 +423,7 @@ mod tests {
         assert_eq!(preferred(&templates[..1], "1..1/2", "-180..180/5", large), SearchMethod::Pyramid);
         assert_eq!(preferred(&templates[..1], "0.8..1.25/1.05", "-180..180/5", large), SearchMethod::Pyramid);
         assert_eq!(preferred(&templates[..1], "1..1/2", "-10..10/5", small), SearchMethod::Exhaustive);
-        // Nothing fits: opening says so.
+        // Nothing fits: opening reports it.
         assert_eq!(preferred(&templates[..1], "2..4/2", "0..0/1", Size::new(9, 9)), SearchMethod::Exhaustive);
     }
 

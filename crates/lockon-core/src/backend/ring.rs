@@ -30,7 +30,7 @@ impl<Slot> Ring<Slot> {
     /// submitted before, if that is in flight.
     ///
     /// # Errors
-    /// Those of `start`, which poison the ring: the slot is not in flight, and stays as it is. The first
+    /// The errors of `start`, which poison the ring: the slot is not in flight, and stays as it is. The first
     /// error, if an earlier call failed.
     ///
     /// # Panics
@@ -47,8 +47,8 @@ impl<Slot> Ring<Slot> {
     /// Reads the oldest slot in flight, which is free afterwards; `None` if nothing is in flight.
     ///
     /// # Errors
-    /// Those of `finish`, which poison the ring: the slot stays in flight. The first error, if an earlier
-    /// call failed.
+    /// The errors of `finish`, which poison the ring: the slot stays in flight. The first error, if an
+    /// earlier call failed.
     pub fn wait_next<T>(&mut self, finish: impl FnOnce(&mut Slot) -> Result<T>) -> Result<Option<T>> {
         let Self { free, in_flight, poison } = self;
         poison.check()?;
@@ -63,7 +63,7 @@ impl<Slot> Ring<Slot> {
         &self.free
     }
 
-    /// The same, to be changed.
+    /// The free slots, mutable.
     pub fn free_mut(&mut self) -> &mut [Slot] {
         &mut self.free
     }
@@ -80,7 +80,7 @@ impl<Slot> Ring<Slot> {
     }
 }
 
-/// What a backend remembers of its failure: after it, nothing that the backend holds may be worked with.
+/// A backend's memory of its failure. After a failure, nothing that the backend holds may be used.
 pub struct Poison {
     backend: &'static str,
     state: State,
@@ -115,7 +115,7 @@ impl Poison {
     /// Runs a call whose failure leaves the backend unusable.
     ///
     /// # Errors
-    /// Those of `call`. They are kept for [`Self::check`].
+    /// The errors of `call`. They are kept for [`Self::check`].
     pub fn run<T>(&mut self, call: impl FnOnce() -> Result<T>) -> Result<T> {
         self.state = State::Running;
         let outcome = call();
@@ -126,8 +126,8 @@ impl Poison {
         outcome
     }
 
-    /// An error once more. Those that a backend gives stay what they are, so that a lost device is told as
-    /// such by every call.
+    /// Returns an error once more. A backend's own errors keep their kind, so that every call reports a lost
+    /// device as lost.
     fn again(&self, error: &Error) -> Error {
         match error {
             Error::Backend { backend, fault } => Error::Backend { backend, fault: fault.clone() },

@@ -1,5 +1,5 @@
-//! What an adaptive threshold needs before it sees a frame: weights, scales and offsets, made once on the
-//! host.
+//! The data that an adaptive threshold needs before it sees a frame: weights, scales and offsets, made once
+//! on the host.
 //!
 //! Backends take these numbers as they are and do integer arithmetic with them (the mean: one f32
 //! multiplication), so that every mask is the same to the bit wherever it was made.

@@ -1,11 +1,11 @@
-//! Which device does the work, and what happens when it is lost.
+//! The device that does the work, and the behaviour when it is lost.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
-/// Which device does the work.
+/// The device that does the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BackendChoice {
     /// The GPU if there is one, else the CPU.
@@ -19,7 +19,7 @@ pub enum BackendChoice {
     CudaOf(Gpus),
 }
 
-/// CUDA devices by their numbers, of which the first 64 can be named.
+/// CUDA devices by their numbers. The first 64 can be named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gpus(u64);
 
@@ -27,7 +27,7 @@ impl Gpus {
     /// All that there are.
     pub const ALL: Self = Self(u64::MAX);
 
-    /// Those among so many that there are.
+    /// The numbers among these that are below `count`, the number of existing devices.
     pub fn among(self, count: usize) -> impl Iterator<Item = usize> {
         (0..count.min(64)).filter(move |&number| self.0 >> number & 1 == 1)
     }
@@ -92,10 +92,10 @@ impl FromStr for BackendChoice {
     }
 }
 
-/// What a run does when its device is lost: `end`, `gpu` or `cpu`.
+/// A run's behaviour when its device is lost: `end`, `gpu` or `cpu`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnDeviceLoss {
-    /// It ends with the error; what was written so far is kept.
+    /// It ends with the error; the results written so far are kept.
     #[default]
     End,
     /// Another GPU does the rest, or the CPU if there is none.

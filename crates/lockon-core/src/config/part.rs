@@ -110,7 +110,7 @@ fn nanoseconds(number: &str, places: usize) -> Option<u64> {
 pub struct Part {
     /// The first one.
     pub start: Moment,
-    /// The first after the last one; the video's end if nothing is said.
+    /// The first frame after the last one; the video's end by default.
     pub end: Option<Moment>,
     /// The distance from one processed frame to the next: 1, or more to leave frames out.
     pub every: u64,
@@ -213,7 +213,7 @@ pub struct TrackSpec {
     pub name: Option<Arc<str>>,
     /// Where the object is.
     pub rect: Rect,
-    /// The moment from which it is followed: the tracker learns what is in the box there.
+    /// The moment from which it is followed: the tracker learns the contents of the box there.
     pub from: Moment,
 }
 

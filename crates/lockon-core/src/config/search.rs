@@ -8,9 +8,9 @@ use crate::error::{Error, Result};
 /// The limits of a match, and of the number of matches, for each named template.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
-    /// Least exact score of a match, in [-1, 1].
+    /// Minimum exact score of a match, in [-1, 1].
     pub min_score: f64,
-    /// Most matches of one name in one frame, 1 or more.
+    /// Maximum matches of one name in one frame, 1 or more.
     pub max_matches: usize,
     /// Largest intersection over union of two matches of one name, in [0, 1].
     pub max_overlap: f64,
@@ -23,7 +23,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Refuses what cannot mean anything.
+    /// Refuses values that cannot mean anything.
     ///
     /// # Errors
     /// `Value`.

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use crate::error::{Error, Result};
 use crate::frame::Size;
 
-/// A part of the picture that follows a track: `WxH[@TRACK]`, the size of what is shown, and the track's
-/// number; without one it is the first that is found, until that is gone.
+/// A part of the picture that follows a track: `WxH[@TRACK]`, the size of the shown part, and the track's
+/// number; without a number it is the first track that is found, until it is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shot {
     /// Size of the pictures that are shown.

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
-/// How many times as fast as its times a video passes: `0.5`, `1`, `4`, or `max`, as fast as it can.
+/// The speed of a video, relative to its times: `0.5`, `1`, `4`, or `max`, as fast as possible.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Speed(Option<f64>);
 
@@ -13,7 +13,7 @@ impl Speed {
     /// As fast as it can.
     pub const MAX: Self = Self(None);
 
-    /// Slowest and fastest that can be asked for besides [`Self::MAX`].
+    /// Minimum and maximum that can be requested besides [`Self::MAX`].
     pub const RANGE: (f64, f64) = (0.05, 64.0);
 
     /// A speed of this many times the video's own; `None` is as fast as it can.

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use crate::config::{Angles, Scales};
 use crate::error::{Error, Result};
 
-/// A value with the text that it was typed as, where that cannot be told from the value.
+/// A value with the text that it was typed as, where the value alone does not give the text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Typed<T> {
     text: String,

@@ -1,11 +1,11 @@
-//! What outputs show.
+//! The views that outputs can show.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
-/// What an output shows of a frame: `overlay`, `mask` or `split`.
+/// The view of a frame that an output shows: `overlay`, `mask` or `split`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum View {
     /// The picture with the results drawn over it.

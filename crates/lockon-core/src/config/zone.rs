@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::frame::Size;
 
-/// Most corners.
+/// Maximum corners.
 const MOST_CORNERS: usize = 1000;
 
 /// A polygon in the picture: `NAME=X,Y,X,Y,X,Y`, a corner in each two numbers, in pixels. The last corner is
@@ -58,9 +58,9 @@ impl Zone {
     /// How far a place is from the zone's border in pictures of that size, in pixels: positive inside,
     /// negative outside.
     ///
-    /// What is cut off by the picture's edge goes on beyond it: a place out there counts as the nearest one
-    /// in the picture, and a border of the zone along that edge, within a pixel of it, or beyond is none. A
-    /// zone that has no other border is infinitely deep.
+    /// A zone that the picture's edge cuts off continues beyond it: a place out there counts as the nearest
+    /// one in the picture, and a border of the zone along that edge, within a pixel of it, or beyond is none.
+    /// A zone that has no other border is infinitely deep.
     pub fn depth(&self, [x, y]: [f64; 2], picture: Size) -> f64 {
         let most = [picture.width as f64, picture.height as f64];
         let [x, y] = [x.min(most[0] - 0.5).max(0.5), y.min(most[1] - 0.5).max(0.5)];
@@ -153,7 +153,7 @@ pub struct Zones {
 }
 
 impl Zones {
-    /// Most zones that orders may add up to.
+    /// Maximum zones that orders may add up to.
     pub const MOST: usize = 64;
 
     /// Zones for the pictures that come first.

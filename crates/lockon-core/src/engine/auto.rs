@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::frame::Frame;
 use crate::orders::{Asked, Order};
 
-/// One of so many frames is looked at, the first among them: a look takes some milliseconds.
+/// One of so many frames is checked, the first among them: a check takes some milliseconds.
 const LOOK_EVERY: u64 = 16;
 
 /// A change to the pyramid, until it is reported.
@@ -21,9 +21,8 @@ pub(super) struct Turn {
 }
 
 impl Engine<'_> {
-    /// Goes over to a pyramid from this frame on, the next one, if the exhaustive search that `auto` chose
-    /// takes too long in its picture. Outputs hear of it as of an order, so that a repeated run does the
-    /// same.
+    /// Switches to a pyramid from this frame on, the next one, if the exhaustive search that `auto` chose
+    /// takes too long in its picture. Outputs get this as an order, so that a repeated run does it too.
     pub(super) fn watch_content(&mut self, run: &mut Run, frame: &Frame) -> Result<()> {
         let is_looked_at = run.submitted.is_multiple_of(LOOK_EVERY);
         run.submitted += 1;
@@ -46,7 +45,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Says once, when the first such frame is done, why and how it is searched now.
+    /// Logs once, when the first such frame is done, why the method changed and how the search works now.
     pub(super) fn report_turn(run: &mut Run, frame: u64) {
         if let Some(Turn { frame: first, exhaustive_s }) = run.turn.take_if(|turn| turn.frame <= frame) {
             let pyramid_s = run.findings.standing_us as f64 / 1e6;

@@ -49,8 +49,8 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Opens the first device. What was asked of the search before the first frame belongs to what the run
-    /// begins with: no device is opened without it, unless none can be opened with it.
+    /// Opens the first device. Orders about the search that came before the first frame belong to the start
+    /// of the run: no device is opened without them, unless none can be opened with them.
     fn open_first(&self, run: &mut Run, frame: &Frame) -> Result<Leg> {
         run.due = self.due(frame);
         let begun = run.search.clone();
@@ -70,7 +70,8 @@ impl Engine<'_> {
     }
 
     /// Opens a device for a work: if the run's was lost, or is now by an error, the spare one. With `may_cut`
-    /// frames that are too small are no error: what does not fit into them is not searched, and that is said.
+    /// frames that are too small are no error: templates that do not fit into them are not searched, and this
+    /// is logged.
     fn open_for(
         &self,
         run: &Run,
@@ -164,8 +165,9 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// The backend failed. If that means that its device is lost and there is a spare one, that one gets the
-    /// frames in flight, whose pictures are still held, and the run goes on; otherwise the error is returned.
+    /// Handles a backend's failure. If its device is lost and there is a spare one, the spare device gets the
+    /// frames in flight, whose pictures are still held, and the run continues; otherwise the error is
+    /// returned.
     pub(super) fn take_over(&mut self, run: &mut Run, error: Error) -> Result<()> {
         let first = run.in_flight.front().expect("backends fail while they work on a frame").frame.meta.index;
         if !self.lose(run, &error, first) {
@@ -193,7 +195,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// True if the device is lost and a spare one is to do the work from frame `first` on, which is said
+    /// True if the device is lost and a spare one is to do the work from frame `first` on. This is logged
     /// once.
     pub(super) fn lose(&self, run: &mut Run, error: &Error, first: u64) -> bool {
         // Before the first frame there is no run that could go on.

@@ -1,7 +1,7 @@
 //! Carries out orders.
 //!
-//! Orders about the search are carried out when a frame is submitted, those about tracks when it is decided;
-//! outputs hear of both before that frame's results.
+//! Orders about the search are carried out when a frame is submitted, those about tracks when its results are
+//! decided; outputs get both before that frame's results.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::text;
 /// Repeated orders that are reported one by one if their frames never came.
 const MOST_REPORTED: usize = 8;
 
-/// An order about the search, and what came of it at a frame.
+/// An order about the search, and its outcome at a frame.
 pub(super) struct Carried {
     frame: u64,
     asked: Asked,
@@ -46,7 +46,7 @@ impl Carried {
 }
 
 impl Engine<'_> {
-    /// Carries out what is asked of the search, before a frame is submitted.
+    /// Carries out orders about the search, before a frame is submitted.
     pub(super) fn change_search(&mut self, run: &mut Run, frame: &Frame) -> Result<()> {
         let mut due = std::mem::take(&mut run.due);
         due.extend(self.due(frame));
@@ -165,7 +165,7 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// Warnings in each interval. The next one says that more are not logged.
+    /// Maximum warnings in each interval. The next one reports that more are not logged.
     const MOST: u64 = 5;
     const INTERVAL: Duration = Duration::from_secs(10);
 
@@ -196,7 +196,8 @@ impl Refusals {
     }
 }
 
-/// The search after those orders that can be carried out; `None` if none can. The others get their outcome.
+/// Returns the search after the orders that can be carried out; `None` if none can. The others get their
+/// outcome.
 pub(super) fn changed(search: &Search, due: &mut [Carried], frame: Size) -> Option<Search> {
     let mut after = None;
     for carried in due {
@@ -212,9 +213,9 @@ pub(super) fn changed(search: &Search, due: &mut [Carried], frame: Size) -> Opti
     after
 }
 
-/// True if frames may be too small for all of a search after these orders. Where they were before, a change
-/// of something else is no reason to refuse it. One of where is searched is, unless all of the region lies
-/// inside, and one of what is searched if it leaves nothing.
+/// True if frames may be too small for a part of the search after these orders. Where frames were too small
+/// before, a change of something else is accepted. A change of the region is refused, unless all of the
+/// region lies inside. A change of templates or sizes is refused if it leaves nothing to search.
 fn may_cut(run: &Run, after: &Search, due: &[Carried]) -> bool {
     let open = run.open.as_ref().expect("a frame is about to be submitted");
     let changes = || due.iter().filter_map(Carried::change);

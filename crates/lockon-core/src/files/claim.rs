@@ -95,7 +95,7 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         let is_empty = || self.file.metadata().is_ok_and(|about| about.len() == 0);
-        // Under the lock: nobody else has begun to write it.
+        // Under the lock: no other run has begun to write it.
         if self.is_removed && is_empty() && self.is_in_place() {
             let _ = std::fs::remove_file(&self.found);
         }

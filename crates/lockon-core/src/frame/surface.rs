@@ -1,8 +1,9 @@
-//! Pictures that lie in the memory of a device, and what can be asked of them.
+//! Pictures in the memory of a device, and the requests that they answer.
 //!
 //! A hardware decoder leaves its pictures, which the video interfaces call surfaces, in the device's memory.
-//! The device searches them there. Who needs pixels on the host asks for the part that it needs: windows that
-//! the device resamples, a shrunken picture, a box. Only who writes or shows frames needs whole planes.
+//! The device searches them there. Code that needs pixels on the host requests the part that it needs:
+//! windows that the device resamples, a shrunken picture, a box. Only code that writes or shows frames needs
+//! whole planes.
 
 use std::any::Any;
 use std::fmt;
@@ -14,7 +15,8 @@ use crate::error::Result;
 
 /// A picture in the memory of a device.
 ///
-/// Whoever looks at pictures cannot fail, so what cannot be read is 0, and [`Self::check`] tells why.
+/// Reading a picture cannot fail, so samples that cannot be read are 0, and [`Self::check`] returns the
+/// reason.
 pub trait Surface: Any + Send + Sync {
     /// Copies the part `rect` of the luma plane to the host.
     ///
@@ -51,7 +53,7 @@ pub struct Grid {
     pub step: usize,
     /// Where the samples of a row lie: the start in 1/256 pixel, and from one to the next in 1/65536 pixel.
     pub columns: (i64, i64),
-    /// The same of a column.
+    /// As `columns`, for the samples of a column.
     pub rows: (i64, i64),
     /// Samples on each side.
     pub side: usize,
@@ -62,7 +64,7 @@ pub struct Grid {
     /// It is one of so many grids that stand beside each other: its samples of a group stand behind those of
     /// the grids before it.
     pub across: usize,
-    /// Which of them it is.
+    /// Its index among these grids.
     pub index: usize,
     /// The first byte of these grids.
     pub at: usize,

@@ -94,7 +94,7 @@ struct Annotation {
     attributes: Option<Attributes>,
 }
 
-/// What CVAT makes tracks of.
+/// The attributes from which CVAT makes tracks.
 #[derive(Serialize)]
 struct Attributes {
     track_id: u32,
@@ -160,7 +160,7 @@ impl Coco {
         serde_json::to_writer(&mut self.lines, &annotation).map_err(|error| self.failure(&error))
     }
 
-    /// What stands behind the annotations.
+    /// Returns the JSON after the annotations.
     fn end(&self) -> serde_json::Result<Vec<u8>> {
         let mut end = b"\n],\"images\":[".to_vec();
         let frames = self.images.iter().flat_map(|images| {
@@ -184,7 +184,7 @@ impl Coco {
     fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
         file.write_all(bytes).map_err(|error| {
-            // What was written goes with it.
+            // This also drops the data that was written.
             self.file = None;
             self.failure(&error)
         })

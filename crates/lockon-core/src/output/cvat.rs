@@ -1,10 +1,10 @@
 //! CVAT for video 1.1: XML with a `track` for each track, which the annotation tool CVAT imports.
 //!
 //! A track has boxes in key frames; between two of them CVAT interpolates each edge, by the frames' numbers.
-//! Key frames are chosen so that what it interpolates is nowhere farther than a pixel from what was found.
+//! Key frames are chosen so that an interpolated edge is nowhere farther than a pixel from the found one.
 //! Where a track is lost, and behind its end, a key frame says `outside`. Frames have their numbers in the
 //! video, as in a task of the whole video. The label is the template or class that a track began as, or
-//! `object`. Matches that nobody follows are left out: the format has tracks alone.
+//! `object`. Matches without a track are left out: the format has tracks alone.
 //!
 //! From each key frame on, the next one is the farthest box to which a straight line leads that is near
 //! enough to all boxes between. Key frames are kept until the end of the run, 48 bytes each. Format:
@@ -38,7 +38,7 @@ pub(super) struct Cvat {
     has_matches: bool,
 }
 
-/// Where a track came along.
+/// The path of a track.
 struct Course {
     id: u32,
     label: String,
@@ -108,7 +108,7 @@ impl Course {
         }
     }
 
-    /// Goes on from the farthest box that was reached. False if none was.
+    /// Continues from the farthest box that was reached. False if none was.
     fn turn(&mut self) -> bool {
         let Some(reached) = self.reached.take() else { return false };
         self.keys.push(reached);
@@ -120,7 +120,7 @@ impl Course {
         true
     }
 
-    /// No box comes that goes on from these.
+    /// Ends the line: no further box continues it.
     fn end(&mut self) {
         while self.turn() {}
     }
@@ -147,7 +147,7 @@ impl Course {
     }
 }
 
-/// What an edge moves in a frame from one box to another that is moved by `more`.
+/// Returns an edge's movement per frame from one box to another that is moved by `more`.
 fn slope(from: Key, to: Key, edge: usize, more: f64) -> f64 {
     (to.edges[edge] + more - from.edges[edge]) / (to.frame - from.frame) as f64
 }

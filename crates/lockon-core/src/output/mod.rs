@@ -160,7 +160,7 @@ struct Target {
     has_failed: bool,
 }
 
-/// Where lines go.
+/// A destination for lines.
 trait Lines: Write + Send {
     /// Bytes that are there before this run's first line.
     fn length(&mut self) -> io::Result<u64> {
@@ -182,12 +182,12 @@ impl Lines for NewFile {}
 
 impl Lines for io::Stdout {}
 
-/// A file that comes to be with its first line, and replaces what was there only then: a run that cannot
+/// A file that is created with its first line, and replaces an existing file only then: a run that cannot
 /// start keeps the results of the one before.
 struct NewFile {
     path: PathBuf,
     file: Option<File>,
-    /// Bytes that were asked for and written as a whole.
+    /// Bytes that were completely written.
     length: u64,
 }
 
@@ -263,7 +263,7 @@ impl Target {
         Self { name: STDOUT.to_owned(), writer: Box::new(io::stdout()), has_failed: false }
     }
 
-    /// Lets the file come to be, for a format that may have no line at all.
+    /// Creates the file, for a format that may have no line at all.
     fn start(&mut self) -> Result<()> {
         self.writer.write(&[]).map(|_| ()).map_err(|error| self.failed(&error))
     }
@@ -276,7 +276,7 @@ impl Target {
         self.writer.write_all(lines).map_err(|error| self.failed(&error))
     }
 
-    /// Hands everything to the system. Says nothing if writing has failed: that was said.
+    /// Hands everything to the system. Reports nothing if writing has failed, since that was reported.
     fn finish(&mut self) -> Result<()> {
         if self.has_failed { Ok(()) } else { self.writer.flush().map_err(|error| self.failed(&error)) }
     }

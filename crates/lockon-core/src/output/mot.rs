@@ -53,7 +53,7 @@ impl Sink for Mot {
     fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
         let record = delivery.record;
         self.lines.clear();
-        // What was asked for later, or what a detector found.
+        // Tracks that were requested later, or that a detector's boxes began.
         self.has_tracks |= !record.tracks.is_empty();
         if self.has_tracks {
             for t in record.tracks.iter().filter(|t| t.state != TrackState::Lost) {

@@ -1,4 +1,4 @@
-//! The picture that is drawn into, on the host, and what is mixed into it: areas and colours.
+//! The picture that is drawn into, on the host, and the mixing of areas and colours into it.
 
 use super::drawing::{Drawing, Ink, Step};
 use crate::frame::{PixelFormat, PlaneMut, PlaneRef, Rect, Size};
@@ -28,7 +28,7 @@ impl<'a> Canvas<'a> {
         self.size
     }
 
-    /// Takes the steps of a drawing, one after the other.
+    /// Paints the steps of a drawing, one after the other.
     ///
     /// # Panics
     /// If it is for pictures of another size.
@@ -127,7 +127,7 @@ impl Area {
             && other.top < self.bottom
     }
 
-    /// What of it lies in a picture, or `None` if it has nothing there.
+    /// Returns the part of it that lies in a picture, or `None` if it has nothing there.
     pub(super) fn clipped(self, size: Size) -> Option<Rect> {
         let range = |start: i64, end: i64, size: usize| {
             let inside = |v: i64| v.clamp(0, size as i64) as usize;

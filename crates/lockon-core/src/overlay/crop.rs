@@ -1,4 +1,4 @@
-//! A part of the picture that follows a track, as somebody at a camera would: without shaking.
+//! A part of the picture that follows a track, as a camera operator would: without shaking.
 
 use crate::config::Shot;
 use crate::frame::{PlaneMut, PlaneRef, Size};
@@ -7,13 +7,13 @@ use crate::results::{FrameRecord, Track, TrackState};
 /// The middle of the part comes as near to the target's as it was, but for 1/e of that, in so many seconds.
 const CALM: f64 = 0.3;
 
-/// In so many seconds it gets to a target that was found elsewhere.
+/// Seconds until it reaches a target that was found elsewhere.
 const GLIDE: f64 = 0.6;
 
 /// Between two frames without times.
 const USUAL_INTERVAL: f64 = 1.0 / 30.0;
 
-/// No interval between frames counts as longer: what happened meanwhile is not known.
+/// Maximum interval between frames that counts: the movement during a longer one is not known.
 const LONGEST_INTERVAL: f64 = 0.5;
 
 /// Fixed point of places between pixels.
@@ -36,7 +36,7 @@ pub struct Crop {
     /// The filter's state: the target's middle and how it moves in a second.
     place: [f64; 2],
     speed: [f64; 2],
-    /// What the part's middle is beside that, as it was `since` seconds ago.
+    /// Offset of the part's middle from that place, as it was `since` seconds ago.
     beside: [f64; 2],
     since: f64,
     /// False while nothing is followed.
@@ -44,8 +44,8 @@ pub struct Crop {
 }
 
 impl Crop {
-    /// What is shown is `zoom` times as large as in the picture, 1 or more; larger where the picture has not
-    /// enough pixels.
+    /// Returns a crop that shows the part `zoom` times as large as in the picture, 1 or more; larger where
+    /// the picture has not enough pixels.
     pub fn new(shot: Shot, zoom: f64) -> Self {
         Self {
             shot,
@@ -61,7 +61,7 @@ impl Crop {
         }
     }
 
-    /// Size of what is shown.
+    /// Size of the shown part.
     pub fn shown(&self) -> Size {
         self.shot.size
     }
@@ -98,7 +98,7 @@ impl Crop {
         self.part(size)
     }
 
-    /// The middle of what is followed, if it is found.
+    /// Returns the middle of the followed track, if it is found.
     fn target(&mut self, record: &FrameRecord) -> Option<[f64; 2]> {
         let with = |id| record.tracks.iter().find(|track| track.id == id);
         let track = if let Some(id) = self.shot.track {
@@ -129,7 +129,7 @@ impl Crop {
         }
     }
 
-    /// The middle of what is shown.
+    /// Returns the middle of the shown part.
     fn middle(&self) -> [f64; 2] {
         let share = (self.since / GLIDE).clamp(0.0, 1.0);
         let left = 1.0 - share * share * (3.0 - 2.0 * share);

@@ -1,4 +1,4 @@
-//! What is drawn, as plain data: a list of steps that a painter on any device can take.
+//! A drawing as plain data: a list of steps that a painter on any device can take.
 
 use noto_sans_mono_bitmap::{RasterHeight, RasterizedChar, get_raster_width};
 
@@ -6,14 +6,13 @@ use super::canvas::{Area, BLACK, Colour, WHITE};
 use super::style::WEIGHT;
 use crate::frame::{Rect, Size};
 
-/// What is drawn into a picture of one size: steps, each of which mixes something into what those before it
-/// left.
+/// A drawing for a picture of one size: steps that each mix something into the result of the steps before.
 ///
 /// Its numbers are whole and its areas lie in the picture, so that painters on all devices leave the same
 /// bytes: [`Canvas::paint`](super::Canvas::paint) in the host's memory, that of the CUDA backend in a
-/// device's. It is made to be used again: each of [`results`](Self::results), [`selection`](Self::selection),
-/// [`grid`](Self::grid), [`strip`](Self::strip) and [`divider`](Self::divider) starts anew, and after the
-/// first few frames none allocates.
+/// device's. It is made to be reused: each of [`results`](Self::results), [`selection`](Self::selection),
+/// [`grid`](Self::grid), [`strip`](Self::strip) and [`divider`](Self::divider) starts with an empty list, and
+/// after the first few frames none allocates.
 pub struct Drawing {
     size: Size,
     steps: Vec<Step>,
@@ -22,17 +21,17 @@ pub struct Drawing {
     pub(super) notes: Notes,
 }
 
-/// Mixes something into the pixels of an area: an `over` with an opacity `o` of 0 to 255 makes
-/// `(under * (255 - o) + over * o + 127) / 255` of what is `under` it, rounded down.
+/// Mixes something into the pixels of an area: an `over` with an opacity `o` of 0 to 255 makes `(under * (255
+/// - o) + over * o + 127) / 255` of the value `under` it, rounded down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// Columns and rows of luma, of which there are some; all lie in the picture.
+    /// Columns and rows of luma, never empty; all lie in the picture.
     pub area: Rect,
-    /// What is mixed into them.
+    /// The ink that is mixed into them.
     pub ink: Ink,
 }
 
-/// What a step mixes into its area.
+/// The ink that a step mixes into its area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ink {
     /// A colour. A chroma sample that the area touches is mixed whole.
@@ -69,7 +68,7 @@ struct Letter {
     first: usize,
 }
 
-/// What is thought about while a list is made, kept for its memory.
+/// Working lists of the making of a drawing, kept for their memory.
 #[derive(Default)]
 pub(super) struct Notes {
     pub(super) marks: Vec<super::Mark>,
@@ -98,7 +97,7 @@ impl Drawing {
         self.size
     }
 
-    /// What is to be done, the first first.
+    /// The steps, in the order in which they are to be done.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
@@ -108,7 +107,7 @@ impl Drawing {
         &self.coverage
     }
 
-    /// Forgets what was drawn: from now on it is for pictures of `size`.
+    /// Clears the drawing and prepares it for pictures of `size`.
     pub fn start(&mut self, size: Size) {
         self.size = size;
         self.steps.clear();

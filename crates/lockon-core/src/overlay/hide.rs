@@ -23,7 +23,7 @@ const GROWTH: f64 = 1.0;
 /// ...up to this.
 const MOST_GROWTH: f64 = 2.0;
 
-/// How long a match that is missing stays hidden, in seconds.
+/// Seconds that a missing match stays hidden.
 const KEPT: f64 = 1.0;
 
 /// Between two frames without times, in seconds.
@@ -53,7 +53,7 @@ pub struct Hidden {
     pub way: Way,
 }
 
-/// Remembers from frame to frame what is hidden.
+/// Remembers from frame to frame which areas are hidden.
 #[derive(Debug, Clone, Default)]
 pub struct Hiding {
     subjects: Vec<(Subject, Way)>,

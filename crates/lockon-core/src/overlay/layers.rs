@@ -1,5 +1,5 @@
-//! The same drawing for those who lay pictures over each other: small pictures with transparency, instead of
-//! pixels that are changed.
+//! A drawing for programs that lay pictures over each other: small pictures with transparency, instead of
+//! changed pixels.
 
 use super::canvas::mix;
 use super::drawing::{Drawing, Ink, Step};
@@ -83,14 +83,15 @@ impl Layer {
     }
 }
 
-/// The steps of a drawing as layers, none of which touches another. Laid over a picture they show what
-/// [`Canvas::paint`](super::Canvas::paint) makes of it, within some steps of rounding, but for the picture's
-/// own colours under shadows and letters: a painter leaves them, while a layer covers luma and chroma alike.
+/// Returns the steps of a drawing as layers that do not touch each other. Laid over a picture they look like
+/// the result of [`Canvas::paint`](super::Canvas::paint), within some steps of rounding, except for the
+/// picture's own colours under shadows and letters: a painter leaves them, while a layer covers luma and
+/// chroma alike.
 pub fn layers(drawing: &Drawing) -> Vec<Layer> {
     let mut areas: Vec<Rect> = Vec::new();
     for step in drawing.steps() {
         let mut joined = step.area;
-        // What grows may reach others.
+        // A larger area may reach others.
         while let Some(near) = areas.iter().position(|area| are_near(*area, joined)) {
             joined = around(joined, areas.swap_remove(near));
         }

@@ -22,8 +22,8 @@ impl Line {
     }
 }
 
-/// Colours of what has a name, red, green and blue: magentas, blues and white, since the others are those of
-/// states. None is near one of these to the colour-blind either.
+/// Colours of items with a name, red, green and blue: magentas, blues and white, since the others are those
+/// of states. None is near one of these to the colour-blind either.
 pub(crate) const NAMES: [[u8; 3]; 8] = [
     [255, 70, 255],
     [120, 160, 255],

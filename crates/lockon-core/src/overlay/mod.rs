@@ -1,8 +1,8 @@
 //! Drawing results into the planes of a picture: boxes, labels, masks.
 //!
-//! It takes two steps. A [`Drawing`] is the list of what is to be mixed into which pixels, made from a
-//! record; a painter goes through the list where the picture lies: a [`Canvas`] on the host, or one of the
-//! CUDA backend on a device. [`layers`] makes small pictures of it that others lay over the large one.
+//! Drawing has two stages. A [`Drawing`] is a list, made from a record: the ink to mix into each area. A
+//! painter goes through the list where the picture lies: a [`Canvas`] on the host, or one of the CUDA backend
+//! on a device. [`layers`] makes small pictures of it that others lay over the large one.
 //!
 //! It draws in the picture's own format, whatever its chroma subsampling, so that nothing is converted on the
 //! way to an encoder or a display. Line width and text size follow the height of the picture: what can be
@@ -46,7 +46,7 @@ use drawing::Notes;
 use look::{Line, colour_of_name, colour_of_state};
 use style::Style;
 
-/// The box that is being selected, and those that are kept.
+/// The box that is being selected, and the boxes that are kept.
 const SELECTED: Colour = Colour::rgb(255, 220, 0);
 const KEPT: Colour = Colour::rgb(255, 255, 255);
 
@@ -132,9 +132,9 @@ impl Drawing {
         self.fill(area, WHITE, 255);
     }
 
-    /// What somebody selects in a picture of `size`: the boxes that are `kept`, each with its number, and the
-    /// `current` one, around which the picture is darker. `hint` is written along the edge that is farther
-    /// from the current box: the lower one, or the upper one.
+    /// Draws a user's selection in a picture of `size`: the boxes that are `kept`, each with its number, and
+    /// the `current` one, around which the picture is darker. `hint` is written along the edge that is
+    /// farther from the current box: the lower one, or the upper one.
     pub fn selection(&mut self, kept: &[(usize, Rect)], current: Option<Rect>, hint: &str, size: Size) {
         self.start(size);
         let style = Style::for_height(size.height);
@@ -313,5 +313,5 @@ fn is_followed(m: &Match, record: &FrameRecord) -> bool {
     })
 }
 
-/// Least overlap of a track and a match that show one object.
+/// Minimum overlap of a track and a match that show one object.
 const FOLLOWED: f64 = 0.3;

@@ -1,4 +1,4 @@
-//! The strip below a picture that is looked at: where in its video it is, and what the keys do.
+//! The strip below a displayed picture: the place in its video, and hints for the keys.
 
 use noto_sans_mono_bitmap::get_raster_width;
 
@@ -11,10 +11,10 @@ use crate::frame::{Rect, Size};
 const GROUND: Colour = Colour::rgb(28, 28, 32);
 const TRACK: Colour = Colour::rgb(88, 88, 96);
 
-/// What stands between two hints.
+/// The separator between two hints.
 const BETWEEN: &str = "   ";
 
-/// What a strip shows.
+/// The contents of a strip.
 #[derive(Debug, Default)]
 pub struct Strip<'a> {
     /// How far in the video the picture is, from 0 to 1; `None` where there is no bar.
@@ -24,7 +24,7 @@ pub struct Strip<'a> {
     /// Text at the end of the bar, in several lengths, the longest first. Each should always have the same
     /// number of letters: the bar takes the rest.
     pub labels: &'a [String],
-    /// What can be done, the most important first: as many as fit are written.
+    /// Hints for the keys that can be used, the most important first: as many as fit are written.
     pub hints: &'a [&'a str],
 }
 
@@ -35,7 +35,7 @@ pub struct StripLayout {
     pub size: Size,
     /// The columns from the left end of the bar to behind its right end; `None` without a bar.
     pub bar: Option<(usize, usize)>,
-    /// Which label is written.
+    /// The index of the label that is written.
     label: Option<usize>,
     /// Height of a row of text, with the space around it.
     row: usize,

@@ -10,7 +10,7 @@ use crate::frame::Size;
 /// All letters have it.
 pub(super) const WEIGHT: FontWeight = FontWeight::Bold;
 
-/// Sizes of what is drawn, in pixels of the picture.
+/// Sizes of the drawn elements, in pixels of the picture.
 pub(super) struct Style {
     /// Width of a line.
     pub(super) line: i64,
@@ -114,9 +114,9 @@ impl Style {
         side(outline.top, outline.bottom, outline.right - line, false);
     }
 
-    /// The outer edge of the frame around `area`: moved into the picture where only the line would be
-    /// outside, and cut off where it is far outside, so that nobody counts the dashes of a line of a million
-    /// pixels.
+    /// Returns the outer edge of the frame around `area`: moved into the picture where only the line would be
+    /// outside, and cut off where it is far outside, so that the dashes of a line of a million pixels are not
+    /// counted.
     fn outline(&self, area: Area, size: Size) -> Area {
         let (width, height) = (size.width as i64, size.height as i64);
         let far = 100 * self.line;
@@ -158,7 +158,7 @@ impl Style {
         let is_free = |plate: &Area| taken.iter().all(|t| !t.touches(*plate));
         let plate = places
             .into_iter()
-            // What would have to be moved to stay inside comes after what fits.
+            // Places that need no moving to stay inside come before those that do.
             .filter(|&top| top == top.clamp(0, picture_height - height))
             .map(plate)
             .find(is_free)
@@ -170,7 +170,7 @@ impl Style {
     /// How much of a label fits into a picture, and how much room its plate takes; `None` if nothing fits.
     fn measure(&self, picture: Size, label: &str) -> Option<Text> {
         let advance = get_raster_width(WEIGHT, self.font) as i64 * self.zoom;
-        // A coloured bar stands at the left end: it says whose label this is where boxes crowd.
+        // A coloured bar at the left end shows whose label this is where boxes crowd.
         let around = self.line + 2 * self.padding;
         let room = ((picture.width as i64 - around) / advance).max(0) as usize;
         let count = label.chars().count().min(room);

@@ -1,4 +1,4 @@
-//! What is drawn, pixel by pixel, in every format.
+//! The drawn pixels, one by one, in every format.
 
 use super::*;
 use crate::frame::{Chroma, PixelFormat, Plane, PlaneMut};
@@ -178,7 +178,7 @@ fn dots(picture: &Picture, row: usize, columns: std::ops::Range<usize>) -> usize
 
 #[test]
 fn a_trail_is_dotted_fades_and_is_two_seconds_long() {
-    // 5 pixels a frame for 80 frames: 400 pixels, of which 250 are two seconds.
+    // 5 pixels a frame for 80 frames: 400 pixels. 250 of them are two seconds.
     let places: Vec<_> = (0..=80).map(|i| (TrackState::Tracked, 100.0 + 5.0 * f64::from(i), 200.0)).collect();
     let picture = after(&places);
     let (old, young) = (dots(&picture, 200, 255..310), dots(&picture, 200, 420..475));
@@ -394,7 +394,7 @@ fn uneven(format: PixelFormat, size: Size) -> Picture {
     picture
 }
 
-/// What is drawn into pictures of a format, as a hash (FNV-1a) of every byte.
+/// Draws into pictures of a format and returns a hash (FNV-1a) of every byte.
 fn hash_of_all(format: PixelFormat) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut take = |picture: &Picture| {
@@ -539,7 +539,7 @@ fn layers_show_what_a_painter_paints_on_a_grey_picture() {
         }
         assert_eq!(painted.drawn() == 0, layers.is_empty());
     }
-    // What lies over one another was rounded each time: four dots of a trail with their shadows.
+    // Overlapping drawings were rounded each time: four dots of a trail with their shadows.
     assert!(most.iter().all(|most| *most <= 3), "{most:?}");
 }
 

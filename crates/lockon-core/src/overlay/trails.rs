@@ -1,4 +1,4 @@
-//! Where tracks came along: the dots behind their boxes.
+//! The trails of tracks: dots behind their boxes.
 
 use std::collections::VecDeque;
 
@@ -16,10 +16,10 @@ const TRAIL_NS: u64 = 2_000_000_000;
 const BETWEEN_PLACES_NS: u64 = TRAIL_NS / 128;
 /// A single frame would not be seen.
 const FOUND_NS: u64 = 500_000_000;
-/// Most dots of a trail: one that goes to and fro is cut off.
+/// Maximum dots of a trail: one that goes to and fro is cut off.
 const MOST_DOTS: usize = 256;
 
-/// Where each track came along in the last two seconds, for [`Drawing::results`].
+/// The path of each track in the last two seconds, for [`Drawing::results`].
 #[derive(Default)]
 pub struct Trails {
     pub(super) of_tracks: Vec<Trail>,
@@ -126,7 +126,8 @@ impl Trail {
         if track.state == TrackState::Reacquired {
             self.found_ns = Some(now);
         }
-        // The newest place always counts; it makes way if the one before it is so near that it says the same.
+        // The newest place always counts; it is replaced if the one before it is so near that it adds
+        // nothing.
         if let [.., before, last] = self.places.make_contiguous()
             && !last.is_start
             && last.at_ns - before.at_ns < BETWEEN_PLACES_NS

@@ -7,7 +7,8 @@ use crate::error::Result;
 use crate::frame::{Picture, Plane, PlaneRef, Rect, VideoFormat};
 use crate::surface::{Grid, Surface};
 
-/// What every device must give of a picture, by the definition: sums of pixels, no sharing of work.
+/// The results that every device must give for a picture, by the definition: sums of pixels, no sharing of
+/// work.
 pub struct OnDevice {
     picture: Arc<dyn Picture>,
     format: VideoFormat,

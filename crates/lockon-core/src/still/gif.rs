@@ -45,7 +45,7 @@ fn behind_colours(bytes: &[u8], flags: u8) -> Option<&[u8]> {
     bytes.get(3 * colours..)
 }
 
-/// The bytes behind blocks of data, the last of which is empty.
+/// Returns the bytes behind blocks of data. The last block is empty.
 fn behind_blocks(mut bytes: &[u8]) -> Option<&[u8]> {
     loop {
         let (length, rest) = bytes.split_first()?;
@@ -60,7 +60,7 @@ fn behind_blocks(mut bytes: &[u8]) -> Option<&[u8]> {
 pub(super) mod tests {
     use super::*;
 
-    /// A GIF of pictures of these sizes, of which none has more data than one code.
+    /// Returns a GIF of pictures of these sizes. Each has no more data than one code.
     pub(in crate::still) fn gif(screen: (u16, u16), pictures: &[(u16, u16)]) -> Vec<u8> {
         let bytes_of = |(width, height): (u16, u16)| [width.to_le_bytes(), height.to_le_bytes()].concat();
         let mut bytes =

@@ -1,7 +1,7 @@
 //! Whether the end of a JPEG file is there.
 //!
-//! Decoders fill what is missing with grey, and a file that lacks only its end marker has all of its pixels.
-//! The walk over the segments tells whether the marker is there; where it is not, the compressed data are
+//! Decoders fill missing data with grey, and a file that lacks only its end marker has all of its pixels. The
+//! walk over the segments finds out whether the marker is there; where it is not, the compressed data are
 //! decoded once with ones behind them: no code of ones alone exists (ITU-T T.81, C), so a decoder that needs
 //! more than the file has fails there.
 
@@ -23,8 +23,8 @@ const SCAN: u8 = 0xDA;
 const PROGRESSIVE: u8 = 0xC2;
 const APP2: u8 = 0xE2;
 
-/// Bytes of ones behind the data of a file without an end, each with the zero that tells it from a marker. A
-/// decoder reads 4 bytes ahead; 8 are in its buffer at most.
+/// Bytes of ones behind the data of a file without an end, each with the zero that distinguishes it from a
+/// marker. A decoder reads 4 bytes ahead; 8 are in its buffer at most.
 const ONES: [u8; 24] = {
     let mut ones = [0; 24];
     let mut at = 0;
@@ -263,7 +263,7 @@ mod tests {
                     .wrapping_mul(0x27D4_EB2F);
             (mixed >> 24) as u8
         };
-        // Loud colours too, of which decoders cut much off.
+        // Strong colours too, which decoders clip much.
         let pixel = |x, y| {
             image::Rgb([0, 1, 2].map(|c| if x % 3 == 0 { mix(x / 9, y / 7, c) } else { mix(x, y, c) }))
         };

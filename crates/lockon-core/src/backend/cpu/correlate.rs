@@ -1,14 +1,14 @@
 //! Correlation of whole numbers by FFT, with a bound on the error of every output.
 //!
 //! A tile of whole numbers x and a smaller pattern y have the correlation z(u, v) = sum over (i, j) of x(u +
-//! i, v + j) * y(i, j). Computed as the inverse transform of X * conj(Y), the outputs come out with an error,
-//! whose bound [`Correlator::error`] tells. In f64 it is less than 1/2 for whole numbers of the size of
-//! pixels, so rounding gives z itself (`exact.rs`); in f32 it is small enough to tell where no match can be
-//! (`estimate.rs`). Either way what is reported depends neither on the FFT's algorithm, nor on the tile's
-//! size, nor on the processor.
+//! i, v + j) * y(i, j). Computed as the inverse transform of X * conj(Y), the outputs come out with an error.
+//! [`Correlator::error`] returns a bound on it. In f64 the bound is less than 1/2 for whole numbers of the
+//! size of pixels, so rounding gives z itself (`exact.rs`); in f32 it is small enough to rule out most
+//! positions (`estimate.rs`). Either way the reported results do not depend on the FFT's algorithm, the
+//! tile's size or the processor.
 //!
 //! **The bound.** Let N be the tile's pixels and u the unit roundoff, 2^-53 or 2^-24. Every output of a
-//! Cooley-Tukey transform is a sum over all inputs, each of which reaches it by one path of at most log2 N
+//! Cooley-Tukey transform is a sum over all inputs. Each input reaches it by one path of at most log2 N
 //! stages. A stage multiplies by a root of unity (wrong by 16 u at most: an angle of up to 2 pi made in three
 //! roundings, and its sine), which costs 3 u more, and adds, which costs u: less than 24 u for each factor of
 //! 2 in N, whether radices are 2, 3 or 5. Hence
@@ -49,7 +49,7 @@ const K: f64 = 128.0;
 /// Rows that are transformed and turned over at once: eight complex numbers are one or two cache lines.
 pub(super) const BLOCK: usize = 8;
 
-/// What is computed in.
+/// The floating-point type of the computation.
 pub(super) trait Real: FftNum + Default + Into<f64> {
     /// u, the unit roundoff.
     const ROUNDOFF: f64;
@@ -133,7 +133,7 @@ pub(super) struct Pattern<T> {
     norm: f64,
 }
 
-/// What a transform needs beside its input and output.
+/// Buffers that a transform needs besides its input and output.
 pub(super) struct Scratch<T> {
     /// Two rows as read, for one complex row.
     real: Vec<T>,
@@ -154,8 +154,8 @@ impl<T: Real> Correlator<T> {
         Self { control: Control::new(), level, tile, stride, along_rows, along_cols }
     }
 
-    /// The same for a run: once that is stopped, what is transformed and correlated is left unfinished, and
-    /// of no use.
+    /// As `self`, for a run: once the run is stopped, transforms and correlations are left unfinished and
+    /// their results are useless.
     pub(super) fn under(self, control: &Control) -> Self {
         Self { control: control.clone(), ..self }
     }
@@ -186,7 +186,7 @@ impl<T: Real> Correlator<T> {
         Self::spectrum_bytes(tile) + rows * size_of::<Complex<T>>()
     }
 
-    /// What [`Self::transform`] and [`Self::correlate`] need.
+    /// Returns the buffers that [`Self::transform`] and [`Self::correlate`] need.
     ///
     /// # Errors
     /// `NoMemory`.
@@ -295,8 +295,8 @@ impl<T: Real> Correlator<T> {
         Ok(Pattern { spectrum, norm: squares.sqrt() * (1.0 + 1e-9) })
     }
 
-    /// The bound on the error of each output of a correlation of `pattern` with a tile of which `tile_norm`
-    /// is ||x||, the root of the sum of the squares of its numbers, or more.
+    /// The bound on the error of each output of a correlation of `pattern` with a tile. `tile_norm` is the
+    /// tile's ||x||, the root of the sum of the squares of its numbers, or more.
     pub(super) fn error(&self, tile_norm: f64, pattern: &Pattern<T>) -> f64 {
         error_of::<T>(self.tile, tile_norm, pattern.norm)
     }
@@ -391,7 +391,7 @@ fn stride(tile: Size) -> usize {
     tile.height.next_multiple_of(BLOCK) + BLOCK
 }
 
-/// The bound of [`Correlator::error`] for tiles of a size and a pattern of which `pattern_norm` is the norm.
+/// The bound of [`Correlator::error`] for tiles of a size and a pattern with the norm `pattern_norm`.
 pub(super) fn error_of<T: Real>(tile: Size, tile_norm: f64, pattern_norm: f64) -> f64 {
     // A tile of one pixel has no stages, but products.
     let stages = (tile.area() as f64).log2().max(1.0);

@@ -17,11 +17,11 @@ use crate::frame::{Plane, PlaneRef, Rect, Size};
 use crate::memory;
 use crate::template::Template;
 
-/// What squares of centred pixels, 0 to 2^14, are counted from.
+/// The offset that is subtracted from squares of centred pixels, 0 to 2^14.
 const MIDDLE_SQUARE: i32 = 1 << 13;
 
-/// 1.5 * 2^52. In a f64 of that size the last bit counts 1, so adding it rounds to a whole number, which then
-/// stands in the low bits. Unlike `f64::round` and `as i64` this is two instructions that SSE2 does for two
+/// 1.5 * 2^52. In a f64 of that size the last bit counts 1, so adding it rounds to a whole number, which is
+/// then in the low bits. Unlike `f64::round` and `as i64` this is two instructions that SSE2 does for two
 /// numbers at once.
 const ROUNDER: f64 = 6_755_399_441_055_744.0;
 
@@ -62,7 +62,7 @@ pub(super) fn score_at(
                     for ((pixels, wanted), mask) in pixels.chunks(CHUNK).zip(wanted).zip(mask) {
                         s += i64::from(dot(pixels, mask));
                         ss += i64::from(masked_squares(pixels, mask));
-                        // What does not count is 0 in the template.
+                        // Pixels that do not count are 0 in the template.
                         st += i64::from(dot(pixels, wanted));
                     }
                 } else {
@@ -141,12 +141,12 @@ pub(super) struct ExactMember {
     mask: Option<Pattern<f64>>,
 }
 
-/// What one thread works with.
+/// Working memory of one thread.
 pub(super) struct ExactWork {
     pixels: Spectrum<f64>,
     /// Made when the first masked member is searched.
     squares: Option<Spectrum<f64>>,
-    /// What the spectra are of.
+    /// The source of the spectra.
     holds: Holds,
     scratch: Scratch<f64>,
     /// Sums of one tile's windows, row by row; S and SS only where there are masks.
@@ -240,8 +240,8 @@ impl ExactWork {
         })
     }
 
-    /// Bytes of what one thread works with, and of the most that it can grow to, a template included that it
-    /// makes ready for itself.
+    /// Returns the bytes of one thread's working memory, at the largest size that it can grow to, including a
+    /// template that the thread prepares for itself.
     pub(super) fn bytes(tile: Size, positions: usize, has_masks: bool) -> usize {
         let planes = if has_masks { 2 } else { 1 };
         let sums = positions * (16 + if has_masks { 16 } else { 0 });

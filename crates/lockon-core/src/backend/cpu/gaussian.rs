@@ -1,10 +1,10 @@
 //! The Gaussian adaptive threshold: means in f32 where these decide, exact ones where they do not.
 //!
 //! A pixel v is foreground if the rounded mean around it is less than v + C: if the mean itself is less than
-//! v + C - 1/2. Two passes of f32 give the mean with an error of less than 1/900 of a grey level, and so tell
-//! nearly all pixels. What lies within the error, and ties are among it, gets the mean of the numeric
-//! contract, in whole numbers: one by one, or where there are many, row by row. For blocks up to 9 the
-//! estimates are exact, and are rounded half to even themselves.
+//! v + C - 1/2. Two passes of f32 compute the mean with an error of less than 1/900 of a grey level. That
+//! decides nearly all pixels. Pixels within the error, ties among them, get the mean of the numeric contract,
+//! in whole numbers: one by one, or where there are many, row by row. For blocks up to 9 the estimates are
+//! exact, and are rounded half to even themselves.
 //!
 //! All passes are of `block` taps, folded at the centre because the weights are symmetric. They work on
 //! strips of columns, so that the rows which the vertical pass needs stay in the processor's first cache.
@@ -90,12 +90,12 @@ struct Blur<T> {
     next: usize,
 }
 
-/// What a pixel is compared with, besides its mean.
+/// The values that a pixel is compared with, besides its mean.
 #[derive(Clone, Copy)]
 struct Rule<'a> {
     /// From the edge to the centre.
     weights: &'a [u32],
-    /// The same, adding up to 1 with those of the other side.
+    /// The weights as fractions, adding up to 1 with those of the other side.
     shares: &'a [f32],
     /// How far an estimate is from the mean of the numeric contract, at most. It is that mean where this is
     /// 0.
@@ -244,11 +244,11 @@ fn are_exact(weights: &[u32]) -> bool {
 
 /// How far an estimate is from the mean of the numeric contract, at most.
 ///
-/// A pass rounds the sum of each pair, each product, and what has been added up after each tap. Terms are
-/// positive and 255 at most when all are added up, so all pairs make an error of one unit roundoff of 255,
-/// all products too, and the sums one of what has been added up each time: little at first, because the
-/// weights at the edge are. What the first pass is wrong by, the second takes over. The exact passes round to
-/// 16 fraction bits in between.
+/// A pass rounds the sum of each pair, each product, and the running sum after each tap. Terms are positive
+/// and 255 at most when all are added up, so all pairs make an error of one unit roundoff of 255, all
+/// products too, and the sums one of the running sum each time: little at first, because the weights at the
+/// edge are. The second pass inherits the error of the first. The exact passes round to 16 fraction bits in
+/// between.
 fn largest_error(shares: &[f32]) -> f32 {
     let (centre, pairs) = shares.split_last().expect("the centre has a weight");
     let (mut added, mut roundings) = (*centre, 2.0);
@@ -273,7 +273,7 @@ fn margin(pixel: i32, mean: f32, rule: Rule<'_>) -> f32 {
     (pixel + rule.offset) as f32 - 0.5 - mean
 }
 
-/// The two words of each run, of which shifts give the pixels of a column for all runs.
+/// The two words of each run. Shifts of them give the pixels of a column for all runs.
 #[inline(always)]
 fn words(bytes: &[u8; STRIP]) -> [[u32; RUNS]; 2] {
     let mut words = [[0; RUNS]; 2];
@@ -469,8 +469,8 @@ macro_rules! convolution {
 convolution!(convolve_4, 4: 0 1 2 3);
 convolution!(convolve_8, 8: 0 1 2 3 4 5 6 7);
 
-/// Gives `put` eight neighbouring sums and their numbers: at once with vectors of AVX-512, of which there
-/// are 32, otherwise by four.
+/// Gives `put` eight neighbouring sums and their numbers: all at once with vectors of AVX-512, which has 32
+/// of them, otherwise four at a time.
 #[inline(always)]
 fn convolve<const FUSED: bool, const LANES: usize>(
     shares: &[f32],
@@ -558,7 +558,7 @@ fn blur_row(padded: &[u8], weights: &[u32], blurred: &mut Row<u32>) {
     }
 }
 
-/// The exact horizontal pass at one pixel, of which and of whose neighbours `taps` are.
+/// The exact horizontal pass at one pixel. `taps` are that pixel and its neighbours.
 #[inline(always)]
 fn row_mean(taps: &[u32], weights: &[u32]) -> u32 {
     let radius = weights.len() - 1;

@@ -73,14 +73,14 @@ struct Slot {
 }
 
 impl Cpu {
-    /// A ring of slots, one or more, worked on by the threads that `options` asks for.
+    /// Opens a ring of one or more slots, processed by the threads that `options` requests.
     ///
-    /// What it takes of memory is within `options.memory`: the bank, for each slot a frame and a mask, and
-    /// what the search takes, which is told in [`Matcher::within`].
+    /// It uses no more memory than `options.memory`: the bank, a frame and a mask for each slot, and the
+    /// search's memory, which is described in [`Matcher::within`].
     ///
     /// # Errors
-    /// Those of [`Standing::check`]; `Backend` if the system gives no more threads; `MemoryLimit` or
-    /// `NoMemory` if it takes more memory than there may be, or is; `Stopped`.
+    /// The errors of [`Standing::check`]; `Backend` if the system gives no more threads; `MemoryLimit` or
+    /// `NoMemory` if it needs more memory than is allowed or available; `Stopped`.
     pub fn open(standing: Standing, options: &Options) -> Result<Self> {
         standing.check()?;
         let (depth, threads) = (options.depth, options.threads);
@@ -264,7 +264,7 @@ impl StandingWork {
     }
 }
 
-/// Says, before the first frame, what each will cost; louder if that is seconds.
+/// Logs, before the first frame, the cost of each frame; at a higher level if that is seconds.
 fn tell_cost(matcher: &Matcher, standing: &Standing) {
     let members = standing.bank.as_ref().map_or(0, |bank| bank.members().len());
     let (seconds, region) = (matcher.estimated_seconds(), standing.roi.size());
@@ -289,8 +289,8 @@ fn tell_cost(matcher: &Matcher, standing: &Standing) {
 /// A frame that takes so long is worth a warning.
 const SLOW_S: f64 = 2.0;
 
-/// What a limit leaves, in bytes, beside the bank and the slots: a frame for each, and a mask with one to
-/// spare.
+/// Returns the bytes of a limit that remain besides the bank and the slots: a frame for each slot, and a mask
+/// for each with one to spare.
 fn rest(standing: &Standing, depth: usize, limit: Bytes) -> Result<usize> {
     let planes = if standing.threshold.is_some() { 2 * depth + 1 } else { depth };
     let slots = if standing.is_idle() { 0 } else { planes * standing.frame.area() };

@@ -3,9 +3,9 @@
 //! NCC needs three sums of every window. Most positions are no match, and that is seen from estimates of the
 //! score with bounds on their errors (`estimate.rs`): the sum of products by FFT in f32 (`correlate.rs`), the
 //! window's variance by sliding (`sums.rs`) or, under a mask, by FFT as well: from the correlations of I and
-//! I * I with the mask. The exact scores of what is left are made one by one, or, where too much is left, of
-//! all positions of a tile by FFT in f64 (`exact.rs`). What is reported does not depend on which of them it
-//! was.
+//! I * I with the mask. The exact scores of the remaining positions are computed one by one, or, where too
+//! many remain, for all positions of a tile by FFT in f64 (`exact.rs`). The reported results do not depend on
+//! which method it was.
 //!
 //! Work is cut into tiles (`plan.rs`). A thread takes the next one, transforms its pixels once, and for each
 //! member of the bank correlates, bounds the scores and keeps the peaks (`search.rs`): all of it stays in
@@ -74,12 +74,12 @@ pub struct Matcher {
 }
 
 /// Members of a batch, where not all fit at once. With so many, the transforms of the tiles, which are made
-/// for each batch, no longer count; more would take memory and no less time, since the members' own are made
-/// anew for each frame either way.
+/// for each batch, no longer count; more would use memory and save no time, since the members' own transforms
+/// are made again for each frame either way.
 const BATCH: usize = 64;
 
-/// What the peaks of a frame may take in any case. All of them are kept until the last is found, since the
-/// best decide which others count.
+/// Bytes that the peaks of a frame may use in any case. All of them are kept until the last is found, since
+/// the best peaks decide which others count.
 pub(super) const LEAST_PEAKS: usize = 1 << 20;
 
 impl Matcher {
@@ -92,12 +92,13 @@ impl Matcher {
             .expect("there is memory for its workers")
     }
 
-    /// The same for a run that can be stopped, which may take up to `memory` bytes beside bank and frame.
+    /// As [`Self::new`], for a run that can be stopped. It may use up to `memory` bytes besides bank and
+    /// frame.
     ///
-    /// That is for the transforms of the members, two of a tile's size for a masked one, for what each thread
-    /// works with, and for lists of peaks. Where all transforms do not fit, members are searched in batches,
-    /// and their transforms are made anew for each frame; where a thread does not fit, there is one less.
-    /// What is found is the same.
+    /// The memory holds the transforms of the members (two of a tile's size for a masked one), the working
+    /// memory of each thread, and lists of peaks. Where all transforms do not fit, members are searched in
+    /// batches, and their transforms are made again for each frame; where a thread does not fit, there is one
+    /// less. The results do not change.
     ///
     /// # Errors
     /// `MemoryLimit` if one member on one thread takes more; `NoMemory` if the system has less.
@@ -148,7 +149,7 @@ impl Matcher {
         let work = Workload { threads, ..work };
         let again = if batches.len() > 1 { plan.preparation_ns(&work) } else { 0.0 };
         let estimated_s = (plan.cost_ns(&work) + again) / 1e9;
-        // Those of all threads come together in one more list.
+        // The peaks of all threads come together in one more list.
         let peaks_room = peaks / 2 / threads;
         let candidates = Vec::new();
         Ok(Self {
@@ -287,8 +288,8 @@ fn share(
     }
 }
 
-/// The members, of which each takes so many bytes, in batches that do not take more than `room`; and what a
-/// single batch leaves of that. No member takes more alone.
+/// Returns the members in batches that use no more than `room`, and the memory that a single batch leaves of
+/// it. `members` gives the bytes of each member. No member uses more than `room` alone.
 fn batches(members: impl Iterator<Item = usize>, room: usize) -> (Vec<Range<usize>>, usize) {
     let mut batches: Vec<Range<usize>> = Vec::new();
     let mut taken = 0;

@@ -1,13 +1,14 @@
 //! How a search is cut into pieces of work.
 //!
 //! The score maps of all members of a bank are cut along one grid of tiles. A tile is a piece of work of its
-//! own: its pixels in, its peaks out. It scores one position more than its own on each side, so that it can
-//! tell which of its own are peaks; beside that it reads the template's size less one more pixels (the halo),
-//! which is what small tiles waste and large ones do not, while large ones leave the processor's cache.
+//! own: its pixels in, its peaks out. It scores one position more than its own on each side, to find out
+//! which of its own are peaks; beside that it reads the template's size less one more pixels (the halo).
+//! Small tiles waste much time on the halo and large ones little, but large tiles leave the processor's
+//! cache.
 
 use crate::frame::{Rect, Size};
 
-/// What there is to do.
+/// The size of a search.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Workload {
     /// Size of the searched region.
@@ -44,7 +45,7 @@ pub(super) struct Part {
     pub(super) origin: (usize, usize),
     /// Its positions.
     pub(super) size: Size,
-    /// Those that are the tile's own, counted from `origin`.
+    /// The positions that are the tile's own, counted from `origin`.
     pub(super) own: Rect,
 }
 
@@ -123,13 +124,13 @@ impl Plan {
 
 /// Each halving of a transform, for each of its numbers.
 const HALVING_NS: f64 = 0.13;
-/// The same for factors of 3 and 5, as far as they make a half.
+/// As `HALVING_NS` for factors of 3 and 5, as far as they make a half.
 const ODD_NS: f64 = 0.25;
 /// Loading, turning over and multiplying, for each number of a transform.
 const PASS_NS: f64 = 0.4;
 /// Sliding, and bounding scores, for each position.
 const SCORE_NS: f64 = 2.4;
-/// What a core has for itself.
+/// Cache of each core, in bytes.
 const CACHE_BYTES: f64 = 1_048_576.0;
 /// Share by which all of it takes longer for each doubling beyond that.
 const UNCACHED: f64 = 0.15;

@@ -28,10 +28,10 @@ use crate::message::{Message, Setting};
 use crate::results::Match;
 use crate::template::{Bank, Template};
 
-/// Least side of a template that is still told from its surroundings. With 12 and with 9 the same was found
-/// in 24 crops of four videos as with 7, which is what an exhaustive search found, and the coarsest picture
-/// took up to ten times as long: it has four times as many places for each halving less, and twice as many
-/// directions.
+/// Minimum side of a template that can still be distinguished from its surroundings. With 12 and with 9 the
+/// results in 24 crops of four videos were those with 7, and those of an exhaustive search. But the coarsest
+/// picture took up to ten times as long: it has four times as many places for each halving less, and twice as
+/// many directions.
 const COARSE_SIDE: usize = 7;
 
 /// How far apart, in coarse pixels, the corners of a template may lie in two directions, or in two sizes, of
@@ -356,8 +356,9 @@ impl Pyramid {
     }
 }
 
-/// Which of the scales are searched in the coarsest picture: as few as leave no two next to each other more
-/// than `step` apart, but those that are so by themselves, the first and the last.
+/// Returns which of the scales are searched in the coarsest picture: as few as possible with no two
+/// neighbours more than `step` apart (unless the given scales already are), always with the first and the
+/// last.
 fn coarse_scales(scales: &[f64], step: f64) -> Vec<bool> {
     let mut kept = vec![true; scales.len()];
     let mut last = 0;
@@ -398,8 +399,8 @@ fn halve(finer: PlaneRef<'_>, coarser: &mut Plane) {
     }
 }
 
-/// The template of half the size: means of what counts of two by two pixels, which count if half of them do.
-/// `None` if nothing is left to search for.
+/// Returns the template at half the size: each pixel is the mean of those that count among two by two pixels.
+/// It counts if at least half of them do. `None` if nothing is left to search for.
 fn halved_template(template: &Template) -> Option<Template> {
     let size = template.size();
     let half = Size::new(size.width / 2, size.height / 2);
@@ -409,7 +410,7 @@ fn halved_template(template: &Template) -> Option<Template> {
         let first = 2 * (i / half.width) * size.width + 2 * (i % half.width);
         let pixels = [first, first + 1, first + size.width, first + size.width + 1];
         let counted: u16 = pixels.map(counts).iter().sum();
-        // What does not count is 0.
+        // Pixels that do not count are 0.
         let sum: u16 = pixels.map(|i| u16::from(template.luma().data()[i])).iter().sum();
         if counted >= 2 {
             (*luma, *mask) = (((2 * sum + counted) / (2 * counted)) as u8, 255);

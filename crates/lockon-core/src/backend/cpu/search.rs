@@ -132,8 +132,8 @@ impl Search {
         self.batch == *batch
     }
 
-    /// Goes to a batch of members. What was made for others is let go, and `exact_room` bytes may be kept for
-    /// these.
+    /// Switches to a batch of members. Data of other members are freed, and `exact_room` bytes may be kept
+    /// for these.
     pub(super) fn go_to(&mut self, batch: &Range<usize>, exact_room: usize) {
         for member in &mut self.members[self.batch.clone()] {
             (member.estimate, member.exact) = (OnceLock::new(), OnceLock::new());
@@ -142,7 +142,7 @@ impl Search {
         *self.exact_room.get_mut() = exact_room;
     }
 
-    /// Bytes that the transforms of each member take.
+    /// Bytes that the transforms of each member use.
     pub(super) fn member_bytes(&self) -> impl Iterator<Item = usize> {
         let spectrum = Correlator::<f32>::spectrum_bytes(self.plan.tile);
         self.members.iter().map(
@@ -152,8 +152,8 @@ impl Search {
         )
     }
 
-    /// Bytes that one thread takes at most, without what it finds: the transforms of a tile and its score
-    /// maps, in f32 for estimates, and in f64 where all of a tile's scores are made exactly.
+    /// Maximum bytes of one thread, without its results: the transforms of a tile and its score maps, in f32
+    /// for estimates, and in f64 where all of a tile's scores are made exactly.
     pub(super) fn worker_bytes(&self) -> usize {
         worker_bytes(self.plan.tile, self.positions(), self.has_masks())
     }
@@ -269,7 +269,7 @@ impl Wanted {
     }
 }
 
-/// Numbers in the order of `f64::total_cmp`, of which it is its own inverse.
+/// Returns a number in the order of `f64::total_cmp`. The function is its own inverse.
 fn to_ordered(score: f64) -> i64 {
     flip(score.to_bits() as i64)
 }
@@ -309,7 +309,7 @@ struct TileSpectra {
     pixels_norm: f64,
     squares: Option<Spectrum<f32>>,
     squares_norm: f64,
-    /// What squares are counted from: about their mean, as pixels are from theirs, so that the numbers and
+    /// The offset that is subtracted from squares: about their mean, as for pixels, so that the numbers and
     /// with them the errors are small.
     middle_square: i32,
 }
@@ -365,7 +365,7 @@ impl Worker {
     }
 
     /// Does one piece of work: adds the peaks of one group of members in one tile to those found, which may
-    /// take up to `room` bytes.
+    /// use up to `room` bytes.
     ///
     /// # Errors
     /// `NoMemory`; `MemoryLimit` if there are too many peaks; `Stopped`.
@@ -427,7 +427,7 @@ impl Worker {
 
     /// The exact scores of one member at the positions of a tile.
     ///
-    /// Whoever asks about several members of a tile calls it for one after the other.
+    /// For several members of a tile, it is called for one after the other.
     fn score(
         &mut self,
         search: &Search,
@@ -453,7 +453,7 @@ impl Worker {
         if search.exact_room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
             return work.score(exact, &ready, pixels, part);
         }
-        // Where another thread was first its own is kept, and so many bytes less than there is room for.
+        // If another thread was first, its result is kept, and so many bytes fewer than there is room for.
         work.score(exact, kept.get_or_init(|| ready), pixels, part)
     }
 
@@ -470,7 +470,7 @@ impl Worker {
     }
 
     /// Adds the peaks of one member in one tile to those found. False if so many positions had to be scored
-    /// one by one that an exact map takes less time; what was added is to be dropped then.
+    /// one by one that an exact map takes less time; the added peaks must be dropped then.
     fn find_by_estimates(
         &mut self,
         search: &Search,

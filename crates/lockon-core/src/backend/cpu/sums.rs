@@ -58,7 +58,7 @@ impl WindowSums {
     }
 }
 
-/// Most pixels of a window for which [`WindowVariances`] are exact: n * SS is less than 2^52 then.
+/// Maximum pixels of a window for which [`WindowVariances`] are exact: n * SS is less than 2^52 then.
 pub(super) const MAX_WINDOW: usize = 1 << 18;
 
 /// Where SS begins in a packed sum, above S: of [`MAX_WINDOW`] pixels S has 26 bits and SS has 34.

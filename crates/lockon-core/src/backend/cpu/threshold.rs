@@ -80,7 +80,7 @@ impl Thresholder {
         Self { control, level, size, radius: spec.block / 2, inverse: spec.inverse, rule, bands: Vec::new() }
     }
 
-    /// The same for a run: once that is stopped, rows are left as they were.
+    /// As `self`, for a run: once the run is stopped, rows are left as they were.
     #[must_use]
     pub fn under(self, control: &Control) -> Self {
         Self { control: control.clone(), ..self }

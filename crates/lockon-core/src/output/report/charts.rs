@@ -16,7 +16,7 @@ use crate::tracker::RELIABILITY;
 const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 100.0;
 
-/// What each state means, for the legend.
+/// The meaning of each state, for the legend.
 fn meaning(state: TrackState) -> &'static str {
     match state {
         TrackState::Tracked => "the target was found, likelier than not",
@@ -92,7 +92,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// What scores of tracks were worth where the truth is known.
+    /// Writes how reliable the scores of tracks were where the truth is known.
     fn write_reliability(page: &mut String) -> std::fmt::Result {
         page.push_str(
             "<details><summary>Meaning of the score</summary>\n<p class=\"soft\">A score says how likely the box is on its \

@@ -1,10 +1,10 @@
 //! The report: one HTML page that shows a run, for people. It needs nothing from elsewhere, neither network
 //! nor script.
 //!
-//! What it shows is kept while the run goes on, in bounded memory: values of several frames are merged when
-//! there are too many for the width of a page, pictures are few and small. It is written at once, at the end
-//! of the run, also one that was interrupted or failed, and takes the place of an older report only when it
-//! is whole. The page is well-formed XML too, so that other tools can take it apart.
+//! Its data are collected during the run, in bounded memory: values of several frames are merged when there
+//! are too many for the width of a page, pictures are few and small. The page is written at once, at the end
+//! of the run, also one that was interrupted or failed, and replaces an older report only when it is
+//! complete. The page is well-formed XML too, so that other tools can parse it.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -80,7 +80,7 @@ struct Report {
     /// Frames of one column of the charts.
     stride: u64,
     series: Vec<Series>,
-    /// What was found of each template that was found.
+    /// The results of each template that was found.
     found: Vec<Found>,
     /// The highest number of a track that is not shown, and how many there are.
     unshown: (u32, u64),
@@ -173,7 +173,7 @@ impl Report {
 
     fn picture(&self, frame: &Frame, crop: Rect, side: usize) -> Result<Picture> {
         let (rgb, size) = colour::shrunk(frame, crop, side);
-        // What could not be fetched from a device would be black.
+        // A picture that could not be fetched from a device would be black.
         frame.picture.surface().map_or(Ok(()), Surface::check)?;
         still::jpeg(&rgb, size).map(Picture).map_err(|error| self.failure(&error))
     }
@@ -205,8 +205,8 @@ impl Sink for Report {
         if self.frames == 0 {
             self.first = time;
         }
-        // Frames that were skipped or dropped, or that came before, have no columns: where one was followed
-        // from each frame to the next that was there, its line goes on.
+        // Frames that were skipped or dropped, or that came before, have no columns: the line of a track that
+        // was followed from each frame to the next delivered one is not interrupted.
         self.make_room(self.frames);
         let number = self.frames / self.stride;
         (self.frames, self.last) = (self.frames + 1, time);
@@ -372,7 +372,7 @@ mod tests {
         }
         assert_eq!(page.matches("<figure>").count(), 2);
         assert_eq!(page.matches("data:image/jpeg;base64,/9j/").count(), 3, "key frame and thumbnails");
-        // The name space is a name, which nobody fetches.
+        // The name space is only a name and is never fetched.
         let page = page.replace("xmlns=\"http://www.w3.org/1999/xhtml\"", "");
         assert!(!["<script", "http", "url(", "@import", "src="].iter().any(|text| page.contains(text)));
     }
@@ -443,7 +443,7 @@ mod tests {
         assert!(page.contains("<strong>a, &quot;b&quot;</strong>"));
     }
 
-    /// A page about these matches, two templates of which the second is never found.
+    /// A page about these matches of two templates. The second template is never found.
     fn of_matches(frames: &[&[Match]]) -> String {
         written(|report| {
             let mut run = samples::run(&[]);

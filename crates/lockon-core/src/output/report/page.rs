@@ -217,7 +217,7 @@ impl Page<'_> {
         )
     }
 
-    /// How often each template was found, and how well; where matches are followed, tracks say that.
+    /// Writes how often each template was found, and how well; where matches are followed, tracks show that.
     fn write_templates(&self, page: &mut String) -> std::fmt::Result {
         if self.report.templates.is_empty() || self.run.track_matches {
             return Ok(());
@@ -255,7 +255,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// What was run, on what.
+    /// Writes the section about the run: the input, the options, the device.
     fn write_run(&self, page: &mut String) -> std::fmt::Result {
         let run = self.run;
         page.push_str("<section>\n<h2>Run</h2>\n<table>\n");

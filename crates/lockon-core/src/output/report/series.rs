@@ -1,11 +1,11 @@
-//! What is kept of each track and of each template's best matches, in bounded memory; and how matches and
-//! latencies are counted.
+//! The data kept of each track and of each template's best matches, in bounded memory; and the counting of
+//! matches and latencies.
 
 use std::sync::Arc;
 
 use crate::results::TrackState;
 
-/// What is drawn of one track, or of the best matches of one template.
+/// The chart data of one track, or of the best matches of one template.
 pub(super) struct Series {
     pub(super) kind: Kind,
     pub(super) name: String,
@@ -15,7 +15,7 @@ pub(super) struct Series {
     pub(super) state: Option<TrackState>,
     /// Sum of the scores of all frames in which it was not lost.
     pub(super) scores: f64,
-    /// When there was a thumbnail of a loss, and of what was found again.
+    /// Times of the last thumbnail of a loss, and of the last thumbnail of a target that was found again.
     pub(super) lost_at: f64,
     pub(super) found_at: f64,
 }
@@ -159,7 +159,7 @@ pub(super) fn index(state: TrackState) -> usize {
     TrackState::ALL.iter().position(|other| *other == state).expect("all states are listed")
 }
 
-/// What was found of one template. It is kept for every template, whether or not there is room for a chart.
+/// The results of one template. They are kept for every template, whether or not there is room for a chart.
 pub(super) struct Found {
     pub(super) template: Arc<str>,
     /// Frames with a match.
@@ -182,7 +182,7 @@ impl Found {
         Self { template, frames: 0, matches: 0, least, sum: 0.0, most, first: time, last: time }
     }
 
-    /// Counts a frame with so many matches, the best of which has that score.
+    /// Counts a frame with so many matches. `score` is the score of the best one.
     pub(super) fn count(&mut self, matches: usize, score: f64, time: f64) {
         self.frames += 1;
         self.matches += matches as u64;

@@ -21,7 +21,7 @@ pub(super) struct Key {
 pub(super) struct Thumbnail {
     pub(super) title: String,
     pub(super) state: TrackState,
-    /// What it shows of the frame, and the track's box.
+    /// The shown part of the frame, and the track's box.
     pub(super) crop: Rect,
     pub(super) bounds: [f64; 4],
     pub(super) picture: Picture,
