@@ -46,7 +46,7 @@ pub(super) fn check_scores(picture: &Plane, search: &SearchCase, scores: Option<
     Ok(())
 }
 
-/// Compares what NPP says with the definition at some positions. It computes in f32, from sums that lose
+/// Compares NPP's scores with the definition at some positions. NPP computes in f32, from sums that lose
 /// digits.
 pub(super) fn check_npp_scores(picture: &Plane, search: &SearchCase, scores: &[f32]) -> Result<()> {
     let template = &search.bank.members()[0];

@@ -1,4 +1,4 @@
-//! What is measured on the CPU.
+//! Benchmarks that run on the CPU.
 
 use std::time::Instant;
 

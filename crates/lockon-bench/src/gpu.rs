@@ -1,4 +1,4 @@
-//! What is measured on a GPU.
+//! Benchmarks that run on a GPU.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -102,7 +102,7 @@ impl Work {
             searches.push(SearchCase::new(seen, WINDOW, middle, 64, best)?);
         }
         for search in searches {
-            // What is expected of the first frame and of the last.
+            // The expected results for the first frame and the last.
             let expected =
                 found_on_cpu(&search, &[&pictures[0], &pictures[pictures.len() - 1]], self.threads)?;
             let wanted = Kernel::ALL.into_iter().filter_map(|(_, kernel)| match kernel {
@@ -130,7 +130,7 @@ impl Work {
         Ok(())
     }
 
-    /// What other libraries take for it.
+    /// Times other libraries on the same task.
     fn peers(&mut self, bench: &mut Bench, pictures: &[Plane], frames: &Frames) -> Result<()> {
         let picture = &pictures[0];
         let frame = picture.size();

@@ -31,7 +31,8 @@ pub use scene::natural;
 /// Writes text to standard output.
 pub type Print = fn(&str) -> lockon_core::Result<()>;
 
-/// Measures, and gives `print` a table line by line, or JSON at the end; `say` gets messages for people.
+/// Measures, and prints a table line by line with `print`, or JSON at the end; `say` prints messages for
+/// people.
 ///
 /// # Errors
 /// `Usage` if the request cannot mean anything; those of the device and of `print`; an answer that is wrong.

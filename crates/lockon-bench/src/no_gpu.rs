@@ -1,4 +1,4 @@
-//! What stands in a GPU's place in a build without the feature `cuda`.
+//! Replaces the GPU benchmarks in a build without the feature `cuda`.
 
 use anyhow::Result;
 
@@ -7,7 +7,7 @@ use lockon_core::error::DeviceFault;
 
 use super::plan::Work;
 
-/// Libraries to be timed beside our kernels, of which there are none.
+/// Libraries to be timed beside our kernels: none in this build.
 pub(super) struct Peers;
 
 impl Peers {

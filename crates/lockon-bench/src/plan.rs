@@ -1,4 +1,4 @@
-//! What is asked for, and what is measured for it.
+//! The requested benchmarks, and the measurements planned for them.
 
 use lockon_core::Error;
 use lockon_core::config::{BackendChoice, Kernel, ThresholdMethod, ThresholdSpec};
@@ -7,7 +7,7 @@ use lockon_core::frame::{Rect, Size};
 use super::table::Row;
 use super::{Print, gpu};
 
-/// What can be measured.
+/// A subject that can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
     /// From the creation of a context to the first result.
@@ -22,7 +22,7 @@ pub enum Subject {
     Ring,
 }
 
-/// What is to be measured.
+/// A request: the measurements to make.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// On which device.
@@ -41,7 +41,7 @@ pub struct Request {
     pub only: Vec<Subject>,
     /// NPP and cuFFT too, if they are installed.
     pub peers: bool,
-    /// Threads of the CPU backend: all cores, unless told otherwise.
+    /// Threads of the CPU backend; all cores by default.
     pub threads: Option<u16>,
     /// One JSON object instead of a table.
     pub json: bool,
@@ -53,7 +53,7 @@ impl Request {
     }
 }
 
-/// What is measured where nothing else was asked for.
+/// Frame sizes that are measured by default.
 pub(super) const FRAMES: [Size; 2] = [Size::new(1920, 1080), Size::new(3840, 2160)];
 
 const TEMPLATES: [usize; 7] = [8, 16, 32, 48, 64, 128, 256];
@@ -63,7 +63,7 @@ const BLOCKS: [usize; 6] = [3, 11, 31, 51, 127, 255];
 /// A window of the kind that tracks ask for.
 pub(super) const WINDOW: Rect = Rect { x: 840, y: 444, w: 192, h: 192 };
 
-/// What is done to frames that go through the ring.
+/// The work on frames that go through the ring.
 pub(super) const RING_TEMPLATE: Size = Size::new(64, 64);
 
 pub(super) const RING_THRESHOLD: ThresholdSpec =
@@ -111,7 +111,7 @@ pub(super) fn check_request(args: &Request) -> lockon_core::Result<()> {
     }
 }
 
-/// What is to be measured, and what has been.
+/// The measurements to make, and the results so far.
 pub(super) struct Work {
     pub(super) frames: Vec<Size>,
     pub(super) templates: Vec<Size>,
@@ -162,7 +162,8 @@ impl Work {
         self.kernels.is_empty() || self.kernels.contains(&kernel)
     }
 
-    /// What was named; if nothing was, everything, or the templates and thresholds that were asked for.
+    /// True if the subject was named. If none was named: everything, or only the requested templates and
+    /// thresholds.
     pub(super) fn wants_subject(&self, subject: Subject) -> bool {
         let belongs = self.is_all || matches!(subject, Subject::Ncc | Subject::Threshold);
         if self.only.is_empty() { belongs } else { self.only.contains(&subject) }

@@ -1,4 +1,4 @@
-//! What is searched and thresholded: pictures, and templates that are cut out of them.
+//! The input of searches and thresholds: pictures, and templates that are cut out of them.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::plan::{RING_TEMPLATE, RING_THRESHOLD};
 /// 1080p.
 const SET_BYTES: usize = 64 * 1920 * 1080;
 
-/// What pictures show.
+/// The content of pictures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scene {
     /// Noise on every scale, the coarser the stronger, as nature has it: a template is like few places.
@@ -74,7 +74,7 @@ pub(super) fn methods() -> [ThresholdMethod; 4] {
     ]
 }
 
-/// What is done to frames that go through the ring: nothing, unless it `works`.
+/// The work on frames that go through the ring: nothing, unless it `works`.
 pub(super) fn ring_standing(picture: &Plane, works: bool, mask: bool) -> Result<Standing> {
     let frame = picture.size();
     let standing = Standing::new(frame);

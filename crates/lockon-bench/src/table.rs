@@ -1,4 +1,4 @@
-//! What was measured: a table that is printed line by line, and the report in JSON.
+//! The results: a table that is printed line by line, and the report in JSON.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -28,15 +28,15 @@ pub(super) struct Row {
     /// Width and height, of the largest member of a bank.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) template: Option<[usize; 2]>,
-    /// What is searched in, see [`Scene`].
+    /// The searched scene, see [`Scene`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) scene: Option<&'static str>,
     /// Members.
     pub(super) bank: usize,
-    /// Most matches of a template, if not only the best is wanted.
+    /// Maximum matches of a template, if not only the best is wanted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) max_matches: Option<usize>,
-    /// Their least score.
+    /// Their minimum score.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) min_score: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,7 +49,7 @@ pub(super) struct Row {
     /// The mask is read back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) mask: Option<bool>,
-    /// What of the median the host spends on submitting.
+    /// The part of the median that the host spends on submitting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) submit_us: Option<f64>,
     pub(super) median_us: f64,
@@ -126,7 +126,7 @@ impl From<&str> for Name {
     }
 }
 
-/// What a share of the times is not longer than.
+/// The quantile `share` of the times.
 pub(super) fn at(micros: &Micros, share: f64) -> f64 {
     micros[((micros.len() - 1) as f64 * share).round() as usize]
 }
@@ -139,7 +139,7 @@ pub(super) struct Report {
     pub(super) driver: Option<String>,
     /// The version of lockon.
     pub(super) version: &'static str,
-    /// What it was built from, where that is known.
+    /// The commit it was built from, where that is known.
     pub(super) commit: &'static str,
     /// Seconds since 1970.
     pub(super) date: u64,

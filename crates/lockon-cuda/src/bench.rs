@@ -65,7 +65,7 @@ pub struct Frames {
 /// A search that was timed.
 #[derive(Debug)]
 pub struct TimedSearch {
-    /// The kernel that did the work; another than was asked for, if the template is too large for that.
+    /// The kernel that did the work; not the requested one if the template is too large for that.
     pub kernel: Kernel,
     /// Score map of the bank's last member in the first frame, row by row, if its kernel makes one.
     pub scores: Option<Vec<f64>>,
@@ -73,15 +73,15 @@ pub struct TimedSearch {
     pub matches: Vec<Vec<Match>>,
     /// All kernels, for one frame.
     pub micros: Micros,
-    /// The same with launches that all begin when the one before has ended, if they can begin sooner on this
-    /// device and no kernel was asked for.
+    /// As `micros`, with launches that all begin when the one before has ended, if they can begin sooner on
+    /// this device and no kernel was requested.
     pub one_by_one: Option<Micros>,
 }
 
 /// A threshold that was timed.
 #[derive(Debug)]
 pub struct TimedThreshold {
-    /// The kernel that did the work; another than was asked for, if the block is too large for that.
+    /// The kernel that did the work; not the requested one if the block is too large for that.
     pub kernel: Kernel,
     /// The first frame, thresholded.
     pub mask: Plane,
@@ -91,7 +91,7 @@ pub struct TimedThreshold {
     pub one_by_one: Option<Micros>,
 }
 
-/// What another library answered, and how long it took.
+/// The answer of another library, and how long it took.
 #[derive(Debug)]
 pub struct TimedPeer<T> {
     /// Its answer for the first frame.
@@ -109,7 +109,7 @@ pub enum PictureMemory {
     Array,
 }
 
-/// What is copied.
+/// The direction and memory of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Copy {
     /// To the device from memory that the processor does not cache, as the ring does.
@@ -134,13 +134,13 @@ impl Context {
         Gpu::open(number).map(Self)
     }
 
-    /// What it is.
+    /// Returns the description of the device.
     pub fn describe(&self) -> Device {
         self.0.info().describe()
     }
 
-    /// Reads textures in every mode that CUDA has, of all memories and texels, and tells of each what was
-    /// found beside the model of the texture unit.
+    /// Reads textures in every mode that CUDA has, of all memories and texels, and reports for each mode how
+    /// the results compare with the model of the texture unit.
     ///
     /// # Errors
     /// `Backend`.
@@ -228,7 +228,7 @@ impl Bench {
         let mut time = |lane: &mut Lane| {
             self.time_frames(&stream, used.len(), &mut |step| match step {
                 Step::Work(index) => lane.search(&mut lists[index], &used[index], search),
-                // SAFETY: the lists live until `time_frames` has waited, and nobody reads them.
+                // SAFETY: the lists live until `time_frames` has waited, and no code reads them.
                 Step::Between => lists.iter_mut().try_for_each(|list| unsafe { lane.publish(list, &stream) }),
             })
         };
@@ -337,8 +337,8 @@ impl Bench {
         Ok(TimedPeer { answer, micros })
     }
 
-    /// Times scaling and turning a picture with linear filtering, the cache flushed before, and tells the
-    /// size of what comes out.
+    /// Times scaling and turning a picture with linear filtering, the cache flushed before, and reports the
+    /// size of the result.
     ///
     /// # Errors
     /// `Backend`.
@@ -407,8 +407,8 @@ impl Bench {
             self.start.record(&stream)?;
             second.wait_for(&self.start)?;
             for _ in 0..COPIES {
-                // SAFETY: both planes of the host live until the waits below, whatever fails, and nobody
-                // reads or writes them.
+                // SAFETY: both planes of the host live until the waits below, whatever fails, and no other
+                // code reads or writes them.
                 unsafe {
                     match copy {
                         Copy::UploadWriteCombined | Copy::Upload => {
@@ -461,8 +461,8 @@ impl Bench {
         let one = self.start.micros_to(&self.end)?;
         let frames = frames_for(one, frames);
         let mut all = || (0..frames).try_for_each(|index| work(Step::Work(index)));
-        // What cannot be captured is started frame by frame: the device is kept busy if each takes long
-        // enough.
+        // Work that cannot be captured is started frame by frame: the device is kept busy if each frame takes
+        // long enough.
         let graph = stream.capture(&mut all).ok();
         let run = |graph: Option<&Graph>, all: &mut dyn FnMut() -> Result<()>| match graph {
             // SAFETY: what `work` was given is borrowed by it, and lives until the waits below; where one of
@@ -491,15 +491,15 @@ fn frames_for(one_us: f64, frames: usize) -> usize {
     ((GRAPH_US / one_us) as usize).clamp(1, frames)
 }
 
-/// What is to be put into a stream.
+/// A step to put into a stream.
 enum Step {
     /// The work on the frame of that number.
     Work(usize),
-    /// What makes all ready for the next time.
+    /// The preparation for the next repetition.
     Between,
 }
 
-/// Repeats what says how long it took.
+/// Repeats `work`, which returns its time in microseconds.
 fn repeat(work: &mut dyn FnMut() -> Result<f64>) -> Result<Micros> {
     let began = Instant::now();
     let mut micros = Vec::with_capacity(MOST);

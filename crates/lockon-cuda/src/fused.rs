@@ -1,8 +1,8 @@
 //! How the one-pass thresholds, `kernels/*_fused*.cu`, share a frame among blocks.
 //!
 //! A block makes a tile of the mask and needs all that the tile's windows see in its shared memory at once.
-//! Large tiles load less twice; tiles as many as the device has multiprocessors finish at the same time.
-//! Which is best is estimated here.
+//! Large tiles load less twice; tiles as many as the device has multiprocessors finish at the same time. This
+//! module estimates the best size.
 
 use super::driver::{Attribute, Gpu};
 use super::shared::{constant, pod_structure};
@@ -79,15 +79,15 @@ pub(super) struct Tiling {
     pub(super) grid: [usize; 3],
     pub(super) threads: usize,
     pub(super) shared_bytes: usize,
-    /// What a tile costs, in cycles of a multiprocessor: fitted to what an H200 took for frames of 1080p.
+    /// The cost of a tile, in cycles of a multiprocessor: fitted to the time on an H200 for frames of 1080p.
     tile_cycles: f64,
 }
 
-/// What of a device decides on tiles.
+/// The limits of a device that decide the choice of tiles.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Room {
     pub(super) multiprocessors: usize,
-    /// Most dynamic shared memory of a block.
+    /// Maximum dynamic shared memory of a block.
     pub(super) shared_bytes: usize,
 }
 

@@ -8,10 +8,10 @@
 //! kernels before, its mask the threshold, its results the search. `wait_next` waits for the oldest slot's
 //! last event, and is the only one that does; the frames behind it go on meanwhile.
 //!
-//! So a frame takes as long as the slowest of these, an upload as a rule. Events that tell the time stand in
-//! streams where nobody waits for them: between two uploads or two kernels each would cost up to 2 us.
+//! So a frame takes as long as the slowest of these, an upload as a rule. Events that measure time are in
+//! streams that no code waits for: between two uploads or two kernels each would cost up to 2 us.
 //!
-//! What comes back are exact integers and scores by the numeric contract, so the host's part (vertices,
+//! The results are exact integers and scores by the numeric contract, so the host's part (vertices,
 //! suppression, limits) is the code that the CPU backend runs too, and so are the bytes.
 //!
 //! | module | job |
@@ -98,7 +98,7 @@ pub struct Cuda {
     ring: Ring<Slot>,
 }
 
-/// What is done to the slots of the ring: what they share of the device, and the calls of the driver.
+/// The work on the slots of the ring: the parts of the device that they share, and the calls of the driver.
 struct Work {
     gpu: Gpu,
     standing: Standing,
@@ -128,8 +128,8 @@ impl Cuda {
     /// allocated here.
     ///
     /// # Errors
-    /// Those of [`Standing::check`]; `Backend`: no driver, an old one, no such device, frames larger than it
-    /// can take, no room for them.
+    /// As [`Standing::check`]; `Backend`: no driver, an old one, no such device, frames larger than it can
+    /// take, no room for them.
     pub fn open(standing: Standing, depth: usize, kernels: Kernels, number: usize) -> Result<Self> {
         standing.check()?;
         let gpu = Gpu::open(number)?;
@@ -185,7 +185,7 @@ impl Cuda {
         Ok(Self { work, depth, ring: Ring::new("cuda", slots) })
     }
 
-    /// The same, and the bytes that it moves are counted.
+    /// Counts the bytes that it moves.
     #[must_use]
     pub fn counting(mut self, traffic: &Traffic) -> Self {
         self.work.traffic = traffic.clone();
@@ -328,7 +328,7 @@ impl Work {
             events.masked.record(masks)?;
         }
 
-        // Whoever waits for the results may ask for all times.
+        // Code that waits for the results may read all times.
         results.wait_for(&times.uploaded)?;
         results.wait_for(&events.computed)?;
         if graph.is_some() {
@@ -381,7 +381,7 @@ impl Work {
     }
 }
 
-/// Says that another kernel thresholds than was asked for.
+/// Reports that another kernel than the requested one computes the threshold.
 fn tell_replaced(method: ThresholdMethod, taken: Kernel, asked: Kernels) {
     let asked = match method {
         ThresholdMethod::Gaussian { .. } => asked.gaussian.map(Kernel::Gaussian),
@@ -443,18 +443,18 @@ impl Backend for Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // What still runs may be copying to and from the host's memory. That it failed was told, or ends the
-        // run now.
+        // Work that still runs may be copying to and from the host's memory. Its failure was already
+        // reported, or ends the run now.
         let Work { gpu, streams, lane, plan, .. } = &mut self.work;
         let Streams { uploads, clock, masks, results } = streams;
         for stream in [uploads, clock, &lane.stream, masks, results] {
             let _ = stream.wait();
         }
-        // What lies on the device is freed now, so that what goes wrong can be told.
+        // Device memory is freed now, so that errors can be reported.
         self.ring.clear();
         *plan = None;
         match gpu.check_dropped() {
-            // That it is lost was said when it happened.
+            // The loss of the device was reported when it happened.
             Err(error) if error.is_device_lost() => tracing::debug!("{error}"),
             Err(error) => tracing::warn!("{error}"),
             Ok(()) => {}
@@ -465,7 +465,7 @@ impl Drop for Cuda {
 /// The streams beside that of the kernels.
 struct Streams {
     uploads: Stream,
-    /// Tells the time at which uploads end.
+    /// Records the time at which uploads end.
     clock: Stream,
     masks: Stream,
     /// It has a high priority, so that a frame's results need not wait for the next frame's kernels.
@@ -578,7 +578,7 @@ impl MaskPool {
         Ok(Arc::new(HostMask { pixels, size: self.size }))
     }
 
-    /// A mask that nobody else has.
+    /// Takes a mask that no other code has.
     fn take(&mut self) -> Result<Arc<HostMask>> {
         match self.lent.iter_mut().position(|mask| Arc::get_mut(mask).is_some()) {
             Some(index) => Ok(self.lent.swap_remove(index)),

@@ -25,7 +25,7 @@ pub(super) const PTX: &str = include_str!("../../../kernels/ptx/ncc_mma.ptx");
 /// For 8.0 and later.
 const PTX_80: &str = include_str!("../../../kernels/ptx/ncc_mma_80.ptx");
 
-/// The same in both.
+/// Returns a constant that must be equal in both.
 const fn both(name: &str) -> usize {
     assert!(constant(PTX, name) == constant(PTX_80, name), "the two generations differ");
     constant(PTX, name)
@@ -43,7 +43,7 @@ const MOST_PIECES: usize = both("MOST_PIECES");
 /// Rows of positions of a block of `ncc_mma_products`, which asserts this number.
 const PRODUCTS_TILE: usize = 64;
 
-/// What the driver takes of a multiprocessor's shared memory for each block.
+/// Shared memory of a multiprocessor that the driver reserves for each block.
 const RESERVED_SHARED: usize = 1_024;
 
 /// Largest template that is matched in one launch: a warp's prefix sums reach over 256 columns, sums of its
@@ -51,7 +51,7 @@ const RESERVED_SHARED: usize = 1_024;
 const MAX_WIDTH: usize = 128;
 const MAX_AREA: usize = 32_768;
 
-/// Most pixels of a masked template that count: its four sums share 64 bits and two words of 32.
+/// Maximum pixels of a masked template that count: its four sums share 64 bits and two words of 32.
 const MAX_COUNTED: i64 = 1 << 20;
 
 /// For which devices the kernels were compiled.
@@ -66,7 +66,7 @@ pub(super) enum Generation {
 /// The kernels, loaded; all streams may use them at once.
 pub(super) struct MmaKernels {
     gpu: Gpu,
-    /// Those for tiles of 64 and of 32 rows.
+    /// The kernels for tiles of 64 and of 32 rows.
     matches: [Kernel; 2],
     products: Kernel,
     scores: Kernel,
@@ -77,7 +77,7 @@ pub(super) struct MmaKernels {
     shared_bytes: usize,
 }
 
-/// What the kernels want of a template, made on the device when a search is planned.
+/// The data of a template that the kernels need, made on the device when a search is planned.
 pub(super) struct Prepared {
     kernels: Arc<MmaKernels>,
     /// Rows four times, and those of the mask.
@@ -168,7 +168,7 @@ struct ProductsGeometry {
     shared_bytes: usize,
 }
 
-/// `sums` are those that are asked for at once: 1, or 4 of a masked template.
+/// `sums` is the number of sums computed at once: 1, or 4 of a masked template.
 fn products_geometry(
     template: Size,
     left: usize,
@@ -422,7 +422,7 @@ mod tests {
 
     const LOW_BYTES_SHIFT: usize = both("LOW_BYTES_SHIFT");
 
-    /// What a block can have on 7.5, on 8.6, 8.9 and 12.0, on 8.0, and on 9.0 and 10.0.
+    /// Shared memory of a block on 7.5, on 8.6, 8.9 and 12.0, on 8.0, and on 9.0 and 10.0.
     const SHARED: [usize; 4] = [65_536, 101_376, 166_912, 232_448];
 
     #[test]

@@ -88,7 +88,7 @@ pod_structure!(Image, 24 bytes { pixels: u64, pitch: i32 = 8, width: i32, height
 
 /// A template on the device.
 pub(super) struct Member {
-    /// Tells it from all others that the same kernels are used for.
+    /// Identifies it among all templates that these kernels are used for.
     pub(super) key: (u64, usize),
     pub(super) pattern: Pattern,
     pub(super) sums: TemplateSums,
@@ -96,13 +96,13 @@ pub(super) struct Member {
     pub(super) is_masked: bool,
     /// Its pixels, and to their right its mask.
     pub(super) texture: Texture,
-    /// The same, and the statistics, for copies into constant memory.
+    /// Its pixels and mask again, and the statistics, for copies into constant memory.
     pub(super) rows: Rows,
     pub(super) statistics: u64,
     pub(super) how: How,
 }
 
-/// How a template is searched for, with what that wants on the device.
+/// How a template is searched for, with the data that this needs on the device.
 pub(super) enum How {
     /// By one of the kernels of `ncc.cu`.
     Plain(NccKernel),
@@ -134,17 +134,17 @@ impl How {
     }
 }
 
-/// Which peaks are wanted.
+/// The peaks that are wanted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Wanted {
-    /// Least score.
+    /// Minimum score.
     pub(super) min_score: f64,
     /// Only the best of each member.
     pub(super) best_only: bool,
 }
 
 impl Wanted {
-    /// The least score in f32, rounded down, so that none is lost.
+    /// The minimum score in f32, rounded down, so that no match is lost.
     pub(super) fn min_score_below(self) -> f32 {
         let nearest = self.min_score as f32;
         if f64::from(nearest) > self.min_score { nearest.next_down() } else { nearest }
@@ -175,8 +175,8 @@ impl DeviceFrame {
     pub(super) fn new(gpu: &Gpu, size: Size) -> Result<Self> {
         let pitch = pitch_for(gpu, size.width)?;
         let pixels = gpu.alloc("a frame", pitch * size.height)?;
-        // SAFETY: the frame keeps `pixels` and lets nobody replace it; kernels get the texture of a frame
-        // that lives (`NccKernels::correlate`).
+        // SAFETY: the frame keeps `pixels` and does not let other code replace it; kernels get the texture of
+        // a frame that lives (`NccKernels::correlate`).
         let texture =
             unsafe { Texture::over_rows::<u8, _>(gpu, &pixels, 0, pitch, size, Sampling::default())? };
         Ok(Self { pixels, pitch, size, texture })
@@ -204,7 +204,7 @@ pub(super) struct NccKernels {
     resident: Option<(u64, usize)>,
 }
 
-/// Those that all searches with a score map need, in one copy for all.
+/// The kernels that all searches with a score map need, in one copy for all.
 struct MapKernels {
     texture: [Kernel; 2],
     column_sums: Kernel,
@@ -212,8 +212,8 @@ struct MapKernels {
     peaks: Kernel,
 }
 
-/// Those that read the template from constant memory, which belongs to this copy of them: one template lies
-/// there at a time.
+/// The kernels that read the template from constant memory, which belongs to this copy of them: one template
+/// lies there at a time.
 struct ConstantKernels {
     constant: [Kernel; 2],
     shared: [Kernel; 2],
@@ -221,7 +221,7 @@ struct ConstantKernels {
     pixels: u64,
 }
 
-/// What lies in a cell; made now, if nothing does yet.
+/// Returns the value in a cell; makes it now if the cell is empty.
 pub(super) fn once<T>(cell: &OnceCell<T>, make: impl FnOnce() -> Result<T>) -> Result<&T> {
     match cell.get() {
         Some(made) => Ok(made),
@@ -240,7 +240,8 @@ impl NccKernels {
         Self { gpu: gpu.clone(), map: OnceCell::new(), constant: OnceCell::new(), resident: None }
     }
 
-    /// What lies in constant memory may have been replaced, by a graph that was captured with these kernels.
+    /// Forgets the resident template: a graph captured with these kernels may have replaced the constant
+    /// memory.
     pub(super) fn forget(&mut self) {
         self.resident = None;
     }
@@ -373,9 +374,9 @@ impl NccKernels {
         let grid =
             |block: [usize; 3]| [positions.width.div_ceil(block[0]), positions.height.div_ceil(block[1]), 1];
         // SAFETY: the arguments of `correlate_*`, in `all` or `without_template`. The map has room for all
-        // positions, as asserted. What is read goes through textures, which clamp coordinates to the frame
-        // and to the template, both of which live. `load_constant` has put this template where the last two
-        // read it, and `tile_bytes` counts the rows of the tile.
+        // positions, as asserted. All reads go through textures, which clamp coordinates to the frame and to
+        // the template; both live. `load_constant` has put this template where the last two read it, and
+        // `tile_bytes` counts the rows of the tile.
         unsafe {
             match kernel {
                 NccKernel::Texture => stream.launch(
@@ -464,8 +465,8 @@ impl NccKernels {
     }
 }
 
-/// The kernel of `ncc.cu` that correlates with `member`: the one that was asked for if the template is small
-/// enough for it, else the one that takes any; if none was asked for, the fastest that fits.
+/// Returns the kernel of `ncc.cu` that correlates with `member`: the requested one if the template is small
+/// enough for it, else the one that takes any; if none was requested, the fastest that fits.
 pub(super) fn choose(asked: Option<NccKernel>, member: &Member, max_shared_bytes: usize) -> NccKernel {
     let fits_constant = member.bytes() <= CONSTANT_BYTES;
     let fits_shared = fits_constant && tile_bytes(member.size) <= max_shared_bytes;
@@ -514,7 +515,7 @@ impl Publish {
     /// without waiting.
     ///
     /// # Safety
-    /// Until the kernel is done, which a wait for `stream` or for a later event of it tells:
+    /// Until the kernel is done (known from a wait for `stream` or for a later event in it):
     /// - `host` is not dropped,
     /// - it is neither read nor written by the host.
     pub(super) unsafe fn run(
@@ -526,8 +527,8 @@ impl Publish {
         let room = ((host.len() - Found::HEADER) / Found::CANDIDATE).min(found.capacity()) as i32;
         let (from, to) = (found.words.address(), host.device_address());
         let mut args = [arg(&from), arg(&to), arg(&room)];
-        // SAFETY: what `publish` of publish.cu takes. Both buffers have room for the header and `room`
-        // candidates, which is the less of what either has room for. The caller keeps `host`.
+        // SAFETY: the arguments of `publish` in publish.cu. Both buffers have room for the header and `room`
+        // candidates: the smaller of the two capacities. The caller keeps `host`.
         unsafe { stream.launch(&self.kernel, [1; 3], [PUBLISH_THREADS, 1, 1], 0, &mut args) }
     }
 }

@@ -1,4 +1,4 @@
-//! Drawing on the device: what the lists of `lockon_core::overlay` say, painted where a picture lies.
+//! Drawing on the device: paints the lists of `lockon_core::overlay` where a picture lies.
 
 #![expect(unsafe_code, reason = "launching a kernel: what it reads and writes are addresses without lengths")]
 
@@ -14,7 +14,7 @@ const PTX: &str = include_str!("../../../kernels/ptx/overlay.ptx");
 /// Samples of a block, across and down.
 const TILE: [usize; 2] = [constant(PTX, "TILE_X"), constant(PTX, "TILE_Y")];
 
-/// Most blocks of a launch, down.
+/// Maximum blocks of a launch, down.
 const MOST_ROWS_OF_BLOCKS: usize = 65_535;
 
 /// Longest side of a picture: with what a tile is larger, numbers of pixels fit in 31 bits.
@@ -48,7 +48,7 @@ impl Painter {
     /// A painter on a device, with a stream of its own.
     ///
     /// # Errors
-    /// `Backend`: no memory, or what the driver said.
+    /// `Backend`: no memory, or the driver's error.
     pub(crate) fn new(gpu: &Gpu) -> Result<Self> {
         Ok(Self {
             kernel: gpu.share(PTX)?.kernel("overlay")?,
@@ -64,14 +64,14 @@ impl Painter {
     /// order. [`Self::wait`] waits for it. Pictures of one painter are painted one after the other.
     ///
     /// # Errors
-    /// `Backend`: no memory for the list, or what the driver said. The picture may then be painted in part.
+    /// `Backend`: no memory for the list, or the driver's error. The picture may then be painted in part.
     ///
     /// # Safety
     /// For each plane, with the bytes of a row and the rows that [`PixelFormat::plane_size`] says:
     /// - so many bytes at `address`, and at each multiple of the pitch behind it, lie in memory that kernels
     ///   in the painter's context on the device can read and write,
     /// - the work that wrote them is done,
-    /// - they are not freed, and nobody else reads or writes them, until `wait` has returned.
+    /// - they are not freed, and no other code reads or writes them, until `wait` has returned.
     ///
     /// # Panics
     /// If there are more or fewer planes than the format has, a pitch is less than a row, or a side of the
@@ -87,21 +87,22 @@ impl Painter {
         unsafe { self.paint_in(&stream, drawing, format, planes) }
     }
 
-    /// Waits until all that [`Self::paint`] was asked for is painted.
+    /// Waits until all drawings given to [`Self::paint`] are painted.
     ///
     /// # Errors
-    /// `Backend`: what the driver said, also of the painting.
+    /// `Backend`: the driver's error, also of the painting.
     pub(crate) fn wait(&self) -> Result<()> {
         self.stream.wait()
     }
 
-    /// The same in a stream of the painter's device: after what is in it, before what comes next.
+    /// As [`Self::paint`], in a stream of the painter's device: after its current work, before its later
+    /// work.
     ///
     /// It waits on the host only while the list before is still being copied.
     ///
     /// # Safety
-    /// That of [`Self::paint`], from the time on at which the stream has done what is in it now, and until a
-    /// wait for this stream or for a later event of it has returned.
+    /// As [`Self::paint`], from the time when the stream has finished its current work until a wait for this
+    /// stream or for a later event in it has returned.
     ///
     /// # Panics
     /// As [`Self::paint`].
@@ -128,8 +129,8 @@ impl Painter {
         // SAFETY: that of this function, and the asserts above.
         let queued = unsafe { self.queue(stream, drawing, format, planes) };
         if queued.is_err() {
-            // No event may tell when what was queued is done with the list. An error says nothing that the
-            // first one does not.
+            // No event shows when the queued work is done with the list. This error adds nothing to the first
+            // one.
             let _ = stream.wait();
         }
         queued
@@ -138,7 +139,7 @@ impl Painter {
     /// Puts the copies of the list and the kernels into the stream.
     ///
     /// # Safety
-    /// That of [`Self::paint_in`], which has looked at sizes and pitches and set the list.
+    /// As [`Self::paint_in`], which has checked sizes and pitches and set the list.
     unsafe fn queue(
         &mut self,
         stream: &Stream,
@@ -162,11 +163,11 @@ impl Painter {
             let [columns, rows] = samples.sides();
             let grid = [columns.div_ceil(TILE[0]), rows.div_ceil(TILE[1]), 1];
             let args = &mut [arg(&steps), arg(&count), arg(&coverage), arg(&samples)];
-            // SAFETY: the arguments of `overlay`. It reads `count` steps, which the buffer has, and of the
-            // coverage what these say, all of which was copied to the buffer, as `PackedStep::of` and
-            // `Drawing` have it; both lie on the device. It reads and writes the samples of an area that
-            // lies in the picture, in planes which are the caller's. A block is TILE, as the kernel has it,
-            // and has no dynamic shared memory.
+            // SAFETY: the arguments of `overlay`. It reads `count` steps, which the buffer has, and the
+            // coverage that these refer to, which was copied to the buffer entirely, as `PackedStep::of` and
+            // `Drawing` have it; both lie on the device. It reads and writes the samples of an area that lies
+            // in the picture, in planes which are the caller's. A block is TILE, as the kernel has it, and
+            // has no dynamic shared memory.
             unsafe { stream.launch(&self.kernel, grid, [TILE[0], TILE[1], 1], 0, args)? };
         }
         self.painted.record(stream)
@@ -196,8 +197,8 @@ impl<T: Pod> Upload<T> {
         Ok(Self { what, host, device: gpu.alloc(what, room)?, length: 0 })
     }
 
-    /// Writes the list into the host's memory, of which more is taken where there is too little. The device
-    /// has read what was there.
+    /// Writes the list into the host's memory, and allocates more if there is too little. The device has
+    /// already read the old list.
     fn set(&mut self, gpu: &Gpu, list: impl ExactSizeIterator<Item = T>) -> Result<()> {
         if list.len() > self.host.len() {
             *self = Self::new(gpu, self.what, list.len().next_power_of_two())?;
@@ -212,7 +213,7 @@ impl<T: Pod> Upload<T> {
     /// Copies the list to the device, without waiting.
     ///
     /// # Safety
-    /// Until the copy is done, which a wait for this stream or for a later event of it tells, this is neither
+    /// Until the copy is done (known from a wait for this stream or for a later event in it), this is neither
     /// set nor dropped.
     unsafe fn upload(&mut self, stream: &Stream) -> Result<()> {
         if self.length == 0 {
@@ -314,8 +315,8 @@ pod_structure!(Samples, 48 bytes {
 });
 
 impl Samples {
-    /// Those of luma (0), Cb (1) or Cr (2) that any of the steps may touch; `None` if none does, or the
-    /// format has no such component.
+    /// The samples of luma (0), Cb (1) or Cr (2) that any of the steps may touch; `None` if there are none,
+    /// or the format has no such component.
     fn of(component: usize, steps: &[Step], format: PixelFormat, planes: &[DevicePlane]) -> Option<Self> {
         let (plane, first, apart) = match component {
             0 => (0, 0, 1),
@@ -370,7 +371,8 @@ impl Painter {
         let planes =
             planes.iter().map(|(buffer, pitch)| DevicePlane { address: buffer.address(), stride: *pitch });
         // SAFETY: the buffers have as many bytes as the planes, as was just asserted, and only streams read
-        // and write them; freeing them waits for the work on the device. Whoever has filled them has waited.
+        // and write them; freeing them waits for the work on the device. The code that filled them has
+        // waited.
         unsafe { self.paint_in(stream, drawing, format, &planes.collect::<Vec<_>>()) }
     }
 }

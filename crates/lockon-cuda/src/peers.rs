@@ -24,7 +24,7 @@ pub struct Peers {
     pub npp: Option<Npp>,
     /// cuFFT.
     pub fft: Option<Fft>,
-    /// Names of what was not found.
+    /// Names of the libraries that were not found.
     pub missing: Vec<&'static str>,
 }
 
@@ -62,7 +62,7 @@ fn find(name: &str, versions: &[u32]) -> Option<&'static Library> {
     library.map(|library| &*Box::leak(Box::new(library)))
 }
 
-/// What a library returned instead of 0.
+/// Turns a library's return code other than 0 into an error.
 fn check(what: &'static str, code: c_int) -> Result<()> {
     if code == 0 { Ok(()) } else { Err(fault(DeviceFault::Other(format!("{what} returned {code}")))) }
 }
@@ -321,7 +321,7 @@ impl Transform {
         Ok(())
     }
 
-    /// What came of the last plane.
+    /// The result for the last plane.
     pub(super) fn result(&self) -> &DeviceBuffer<f32> {
         &self.result
     }
@@ -330,7 +330,7 @@ impl Transform {
 impl Drop for Transform {
     fn drop(&mut self) {
         for plan in &self.plans {
-            // SAFETY: the function of that name has this type, and nobody else has the plan.
+            // SAFETY: the function of that name has this type, and no other code has the plan.
             unsafe {
                 if let Ok(destroy) = self.library.get::<Destroy>("cufftDestroy") {
                     destroy(*plan);

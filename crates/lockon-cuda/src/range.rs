@@ -30,8 +30,8 @@ impl Expand {
         let words = frame.pixels.len() / WORD;
         let (pixels, count) = (frame.pixels.address(), words as u32);
         let arguments = &mut [arg(&pixels), arg(&count)];
-        // SAFETY: these are the kernel's arguments. It reads and writes the frame's first `count` words, all
-        // of which lie in its buffer.
+        // SAFETY: these are the kernel's arguments. It reads and writes the frame's first `count` words; all
+        // of them lie in its buffer.
         unsafe { stream.launch(&self.kernel, [words.div_ceil(BLOCK), 1, 1], [BLOCK, 1, 1], 0, arguments) }
     }
 }

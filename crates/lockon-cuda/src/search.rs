@@ -1,8 +1,8 @@
 //! Searches on the device: a bank that lies there, and the lane that runs it.
 //!
-//! A lane is a stream with what one search at a time needs: constant memory, column sums, a score map. What a
-//! search finds goes to a list of candidates, of which each slot of the ring has its own: it is read back
-//! while the lane searches the next frame.
+//! A lane is a stream with the memory that one search at a time needs: constant memory, column sums, a score
+//! map. Results of a search go to a list of candidates. Each slot of the ring has its own list: it is read
+//! back while the lane searches the next frame.
 
 #![expect(unsafe_code, reason = "the device writes into the host's memory after a call has returned")]
 
@@ -30,8 +30,7 @@ use super::wgmma::{PreparedBank, Progress, WgmmaKernels};
 /// second trip.
 const FIRST_CANDIDATES: usize = 512;
 
-/// What textures want the address of their first row to be a multiple of, on every device so far; it is
-/// checked.
+/// Alignment that textures need for the address of their first row, on every device so far; it is checked.
 const TEXTURE_ALIGNMENT: usize = 512;
 
 /// Room for candidates before a search showed that it needs more.
@@ -45,7 +44,7 @@ fn fastest(capability: (u32, u32)) -> impl Iterator<Item = NccKernel> {
     first.into_iter().chain(std::iter::once(NccKernel::Mma))
 }
 
-/// What searches are planned with: the kernels for tensor cores, each loaded when a bank is first planned for
+/// The kernels for tensor cores that searches are planned with, each loaded when a bank is first planned for
 /// it.
 #[derive(Clone)]
 pub(super) struct Planner {
@@ -56,12 +55,12 @@ pub(super) struct Planner {
 }
 
 impl Planner {
-    /// For the kernel that was asked for, if one was.
+    /// For the requested kernel, if there is one.
     pub(super) fn new(gpu: &Gpu, asked: Option<NccKernel>) -> Self {
         Self { gpu: gpu.clone(), asked, wgmma: OnceCell::new(), mma: OnceCell::new() }
     }
 
-    /// The same, with kernels that were compiled for a generation, launched as on a device of so many
+    /// As [`Self::new`], with kernels that were compiled for a generation, launched as on a device of so many
     /// multiprocessors.
     #[cfg(test)]
     pub(super) fn imitating(
@@ -85,8 +84,8 @@ impl Planner {
         once(&self.mma, || MmaKernels::load(&self.gpu))
     }
 
-    /// How a template is searched for: by the kernel that was asked for, if it is for it; if none was, or
-    /// there are no such tensor cores, or the template is not for them, by the fastest.
+    /// Chooses how a template is searched for: by the requested kernel, if that can search for it; if none
+    /// was requested, or there are no such tensor cores, or the template does not suit them, by the fastest.
     fn choose(&self, stream: &Stream, member: &Member, region: Size, best_only: bool) -> Result<How> {
         let plain = || {
             let max_shared_bytes = self.gpu.max_shared_bytes()?;
@@ -104,7 +103,8 @@ impl Planner {
         }
     }
 
-    /// What a kernel for tensor cores wants of a template, if it is for it.
+    /// Prepares the data of a template that a kernel for tensor cores needs; `None` if the kernel does not
+    /// suit the template.
     fn prepare(
         &self,
         kernel: NccKernel,
@@ -153,7 +153,7 @@ impl PlannedSearch {
         region: Size,
         limits: &Limits,
     ) -> Result<Self> {
-        // What a lane has in constant memory is one plan's.
+        // The contents of a lane's constant memory belong to one plan.
         static PLANS: AtomicU64 = AtomicU64::new(0);
         for template in bank.members() {
             assert!(template.size().fits_in(region), "template {} in a region of {region}", template.size());
@@ -235,7 +235,7 @@ impl PlannedSearch {
         self.members.last().expect("a bank has members").how.makes_map()
     }
 
-    /// Says which members another kernel is taken for than was asked for.
+    /// Reports members that are searched for by another kernel than the requested one.
     pub(super) fn tell_replaced(&self, asked: Option<NccKernel>) {
         let Some(asked) = asked else { return };
         let taken = self.members.iter().map(|member| member.how.kernel());
@@ -261,7 +261,7 @@ impl PlannedSearch {
         scratch.extend(found.map(|peak| {
             let FoundPeak { tag: member, x, y, score, beside: [left, right, above, below] } = peak;
             let map = positions(self.region, self.members[member as usize].size);
-            // What the device read where the map ends means nothing.
+            // The values that the device read beyond the map's edge mean nothing.
             let there = |is_there: bool, score: f64| is_there.then_some(score);
             let shift = [
                 vertex(there(x > 0, left), score, there(x as usize + 1 < map.width, right)),
@@ -308,8 +308,8 @@ pub(super) struct Lane {
     suspicion: Option<Suspicion>,
 }
 
-/// What searches find, and how many pixels a threshold found to be foreground: on the device, and what came
-/// back of it.
+/// The results of searches, and how many pixels a threshold found to be foreground: on the device, and the
+/// part copied back to the host.
 pub(super) struct CandidateList {
     found: Found,
     /// Header and first candidates, as they came back.
@@ -445,12 +445,12 @@ impl Lane {
     /// first candidates. The next search starts with an empty list.
     ///
     /// # Safety
-    /// Until that is done, which a wait for `stream` or for a later event of it tells:
+    /// Until that is done (known from a wait for `stream` or for a later event in it):
     /// - `list` is not dropped,
     /// - it is not read: neither [`CandidateList::foreground_count`] nor [`CandidateList::candidates`] nor
     ///   [`CandidateList::had_room`] is called, and nor is [`Self::redo`].
     pub(super) unsafe fn publish(&self, list: &mut CandidateList, stream: &Stream) -> Result<()> {
-        // SAFETY: the caller keeps the list, which keeps `first` and lets nobody but these methods read it.
+        // SAFETY: the caller keeps the list, which keeps `first` and lets only these methods read it.
         unsafe { self.publish.run(stream, &mut list.found, &mut list.first) }
     }
 

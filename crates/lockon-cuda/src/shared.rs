@@ -1,5 +1,5 @@
-//! What launchers and kernels have to agree on, checked while this is compiled: constants, which are read
-//! from the PTX that is loaded, and structures. See `kernels/shared.h` for the kernels' side.
+//! Constants and structures on which launchers and kernels have to agree, checked while this is compiled:
+//! constants are read from the PTX that is loaded. See `kernels/shared.h` for the kernels' side.
 
 /// The value of a `constexpr` number of the kernels' outermost namespace, which NVRTC writes into the PTX as
 /// `.u32 NAME = VALUE;`.
@@ -10,7 +10,7 @@ pub(super) const fn constant(ptx: &str, name: &str) -> usize {
     let (text, name) = (ptx.as_bytes(), name.as_bytes());
     let mut at = 0;
     while at < text.len() {
-        // Constants stand before the first kernel, whose text is long.
+        // Constants come before the first kernel, whose text is long.
         assert!(!stands(text, at, b".entry"), "no such constant before the first kernel");
         if stands(text, at, b".u32 ")
             && stands(text, at + 5, name)
@@ -23,7 +23,7 @@ pub(super) const fn constant(ptx: &str, name: &str) -> usize {
     panic!("no such constant")
 }
 
-/// True if `word` stands in `text` from `at` on.
+/// True if `text` has `word` at offset `at`.
 const fn stands(text: &[u8], at: usize, word: &[u8]) -> bool {
     let mut i = 0;
     while i < word.len() {

@@ -1,8 +1,8 @@
 //! Pictures that decoders left on the device: what the host asks of them, made by kernels/surface.cu.
 //!
-//! Whoever asks waits for the answer, on a stream of its own with a high priority, so that a tracker's
-//! windows need not wait for the next frame's search. What comes back is written by kernels straight into
-//! page-locked memory: 24 kB a window at most, of which a lost target has some sixteen.
+//! Each caller waits for its answer, on a stream of its own with a high priority, so that a tracker's windows
+//! need not wait for the next frame's search. Kernels write the answers straight into page-locked memory:
+//! 24 kB a window at most; a lost target has some sixteen windows.
 
 #![expect(unsafe_code, reason = "launching a kernel: what it reads and writes are addresses without lengths")]
 
@@ -69,23 +69,24 @@ pod_structure!(Grid, 96 bytes {
     below: [i32; 2],
 });
 
-/// A device that stays open as long as this lives, whoever else opens and closes it, and in whose memory
-/// decoders may leave their pictures.
+/// A device that stays open as long as this lives, whatever other code opens and closes it, and whose memory
+/// decoders may leave their pictures in.
 pub struct Opened(Arc<Shared>);
 
-/// What all pictures on a device share.
+/// The state that all pictures on a device share.
 struct Shared {
     gpu: Gpu,
     traffic: Traffic,
     kernels: OnceLock<SurfaceKernels>,
     /// Room for those who ask, one each.
     rooms: Mutex<Vec<Room>>,
-    /// Whole planes on the host that nobody has any more.
+    /// Whole planes on the host that are no longer in use.
     planes: Mutex<Vec<PinnedBuffer<u8>>>,
     painter: Mutex<Option<Painter>>,
-    /// What makes copies of pictures that cannot stay where they lie.
+    /// Copies pictures that cannot stay where they lie.
     copier: Mutex<Option<Copier>>,
-    /// Whether it was said that pictures come from another context, and that they are not painted there.
+    /// Whether it was already reported that pictures come from another context, and that they are not painted
+    /// there.
     has_told: [OnceLock<()>; 2],
 }
 
@@ -95,14 +96,14 @@ struct SurfaceKernels {
     narrow: Kernel,
 }
 
-/// What makes copies, one after the other.
+/// Makes copies, one after the other.
 struct Copier {
     stream: Stream,
-    /// Room of copies that nobody has any more.
+    /// Buffers of copies that are no longer in use.
     spare: Vec<DeviceBuffer<u8>>,
 }
 
-/// What one asks with, at a time.
+/// The stream and the buffer for one request at a time.
 struct Room {
     stream: Stream,
     answer: PinnedBuffer<u8>,
@@ -120,7 +121,7 @@ impl Opened {
         Self::counting(number, &Traffic::default())
     }
 
-    /// The same, and the bytes of pictures that come to the host are counted.
+    /// As [`Self::open`], and counts the bytes of pictures that come to the host.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -166,8 +167,9 @@ impl SurfaceDevice for Opened {
             // SAFETY: both live, as `DeviceMemory::new` asks.
             unsafe { Gpu::wait_for_stream_of(memory.context(), stream)? };
         }
-        // SAFETY: the planes lie in this context, finished, as `DeviceMemory::new` asks and the stream was
-        // waited for. Nobody else reads or writes them, as this method asks, and they are waited for below.
+        // SAFETY: the planes lie in this context, finished, as `DeviceMemory::new` requires and the stream
+        // was waited for. No other code reads or writes them, as this method requires, and they are waited
+        // for below.
         let painted = unsafe { painter.paint(drawing, format.pixels, memory.planes()) };
         let waited = painter.wait();
         painted.and(waited).map(|()| true)
@@ -182,7 +184,7 @@ impl SurfaceDevice for Opened {
     }
 }
 
-/// Page-locked memory for whoever decodes on the host.
+/// Page-locked memory for decoders on the host.
 struct HostBytes(PinnedBuffer<u8>);
 
 impl PinnedMemory for HostBytes {}
@@ -252,7 +254,7 @@ struct Rectangle {
     size: Size,
 }
 
-/// A plane that was asked for as a whole.
+/// A plane that was requested as a whole.
 enum OnHost {
     Fetched(PinnedBuffer<u8>),
     /// It could not be fetched.
@@ -265,10 +267,10 @@ pub(super) struct DevicePicture {
     planes: Vec<Rectangle>,
     /// Passed when the picture is finished, if it may not be yet.
     finished: Option<Event>,
-    /// Planes that were asked for as a whole.
+    /// Planes that were requested as a whole.
     on_host: Vec<OnceLock<OnHost>>,
     failure: Mutex<Option<DeviceFault>>,
-    /// What keeps it where it is.
+    /// Keeps the picture's memory where it is.
     _keeper: Box<dyn Any + Send + Sync>,
 }
 
@@ -335,7 +337,7 @@ impl DevicePicture {
         unsafe { stream.copy_rows(rows, frame.rows_from(0, 0), size.width, size.height) }
     }
 
-    /// What comes next in a stream finds the picture finished.
+    /// Makes later work in a stream wait until the picture is finished.
     fn begin(&self, stream: &Stream) -> Result<()> {
         self.finished.as_ref().map_or(Ok(()), |finished| stream.wait_for(finished))
     }
@@ -380,8 +382,8 @@ impl DevicePicture {
                 let most = grids.iter().map(|grid| grid.side * grid.side).max().unwrap_or(0);
                 let answer = answer.device_address();
                 // SAFETY: these are the kernel's arguments. It reads the planes of this picture, whose sizes
-                // it is told, and writes to `answer` what lies before the `end` of each grid, as checked
-                // above; both are kept until `Shared::answer` has waited for it.
+                // are among the arguments, and writes to `answer` only before the `end` of each grid, as
+                // checked above; both are kept until `Shared::answer` has waited for it.
                 unsafe {
                     stream.launch(
                         kernel,
@@ -490,7 +492,7 @@ impl Copied {
             Some(copier) => copier,
             none => none.insert(Copier { stream: gpu.stream(Priority::High)?, spare: Vec::new() }),
         };
-        // Those of another size are of no use any more.
+        // Buffers of another size are not needed any more.
         spare.retain(|bytes| bytes.len() == length);
         let bytes = match spare.pop() {
             Some(bytes) => bytes,
@@ -508,8 +510,8 @@ impl Copied {
         Ok((planes, Self { device: device.clone(), bytes: Some(bytes) }))
     }
 
-    /// The upper bytes of samples of 16 bits that are finished when `finished` is passed. Whoever calls keeps
-    /// them meanwhile.
+    /// Narrows samples of 16 bits to their upper bytes; they are finished when `finished` is passed. The
+    /// caller keeps them meanwhile.
     fn narrow(
         device: &Arc<Shared>,
         wide: &[Rectangle],
@@ -627,7 +629,7 @@ impl Surface for DevicePicture {
     }
 
     fn check(&self) -> Result<()> {
-        // Told to each who asks: planes that are black are so for all.
+        // Reported to each caller: planes that are black are so for all.
         let failure = lock(&self.failure);
         failure.as_ref().map_or(Ok(()), |fault| Err(driver::fault(fault.clone())))
     }
@@ -677,7 +679,7 @@ mod tests {
         stream.upload_now(&bytes, &mut buffer).unwrap();
         let place = |(at, stride)| DevicePlane { address: buffer.address_of(at), stride };
         let places = places.into_iter().map(place).collect();
-        // SAFETY: `buffer` has all planes, is kept, and nobody writes to it.
+        // SAFETY: `buffer` has all planes, is kept, and no code writes to it.
         let memory = unsafe { DeviceMemory::new(gpu.handle() as usize, places, None, Box::new(buffer)) };
         (memory, OnDevice::new(Arc::new(Planes(planes)), format))
     }
@@ -729,7 +731,7 @@ mod tests {
                     surface.sample(&[*grid], &mut found);
                     definition.sample(&[*grid], &mut wanted);
                     let place = grid.at..grid.end();
-                    // What stands beside the grid's own samples is not its own to write.
+                    // The samples beside the grid's own are not compared: it must not write them.
                     let own = |at: usize| at / (grid.side / grid.groups) % grid.across == grid.index;
                     let is_alike = |at: usize| !own(at - grid.at) || found[at] == wanted[at];
                     assert!(place.clone().all(is_alike), "{} {size}: {grid:?}", pixels.name);
@@ -785,7 +787,7 @@ mod tests {
             stream.upload_now(&bytes, &mut buffer).unwrap();
             let place = |(at, stride)| DevicePlane { address: buffer.address_of(at), stride };
             let places = places.into_iter().map(place).collect();
-            // SAFETY: `buffer` has all planes, is kept, and nobody writes to it.
+            // SAFETY: `buffer` has all planes, is kept, and no code writes to it.
             let memory = unsafe { DeviceMemory::new(gpu.handle() as usize, places, None, Box::new(buffer)) };
             let picture = device.adopt(memory.with_wide_samples(), &format).unwrap();
             for (index, upper) in upper.iter().enumerate() {
@@ -825,7 +827,7 @@ mod tests {
 
     impl Drop for Foreign {
         fn drop(&mut self) {
-            // SAFETY: nobody uses it any more.
+            // SAFETY: no code uses it any more.
             let _ = unsafe { sys::cuCtxDestroy_v2(self.0) };
         }
     }
@@ -837,7 +839,7 @@ mod tests {
 
     impl Drop for ForeignBytes {
         fn drop(&mut self) {
-            // SAFETY: it was allocated in that context, which lives, and nobody uses it any more.
+            // SAFETY: it was allocated in that context, which lives, and no code uses it any more.
             let _ = unsafe {
                 result::ctx::set_current(self.context as sys::CUcontext)
                     .and_then(|()| result::free_sync(self.address))
@@ -864,7 +866,7 @@ mod tests {
                 stride: plane.size().width,
             };
             let places = vec![plane(0, &luma), plane(luma.data().len(), &chroma)];
-            // SAFETY: `buffer` has both planes, is kept, and nobody writes to it.
+            // SAFETY: `buffer` has both planes, is kept, and no code writes to it.
             let memory = unsafe { DeviceMemory::new(foreign.0 as usize, places, None, Box::new(buffer)) };
             let mut drawing = Drawing::default();
             drawing.start(size);

@@ -1,6 +1,6 @@
-//! What may be a peak, and what is: searches of `mma.rs` that write no score map leave suspects on the
-//! device, and `settle` of `kernels/ncc_suspects.cuh` computes their exact scores and appends the peaks to
-//! the list of candidates.
+//! Suspects: possible peaks. Searches of `mma.rs` that write no score map leave suspects on the device, and
+//! `settle` of `kernels/ncc_suspects.cuh` computes their exact scores and appends the peaks to the list of
+//! candidates.
 
 #![expect(unsafe_code, reason = "a kernel's arguments carry no types, device addresses no lengths")]
 
@@ -68,7 +68,7 @@ pod_structure!(Suspects, 24 bytes { state: u64, list: u64 = 8, capacity: u32 = 1
 pub(super) struct Query<'a> {
     pub(super) member: &'a Member,
     pub(super) window: Rect,
-    /// What its candidates are told by.
+    /// Identifies its candidates.
     pub(super) tag: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What the tests of the CUDA backend share.
+//! Helpers that the tests of the CUDA backend share.
 
 use super::driver::{Gpu, Stream};
 use super::ncc::DeviceFrame;
@@ -6,7 +6,7 @@ use crate::say;
 use lockon_core::frame::{Plane, PlaneMut, PlaneRef, Rect, Size};
 use lockon_core::template::Template;
 
-/// Device 0, or nothing where there is none: a test then has nothing to do, and says so.
+/// Device 0, or `None` where there is none: a test then has nothing to do, and reports that.
 ///
 /// With `LOCKON_REQUIRE_GPU=1` in the environment its absence is a failure.
 pub(super) fn gpu() -> Option<Gpu> {

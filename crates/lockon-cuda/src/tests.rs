@@ -36,7 +36,7 @@ struct Case {
     limits: Limits,
 }
 
-/// Most products that the definition is asked for in one case.
+/// Maximum number of products that the definition computes in one case.
 const MOST_PRODUCTS: usize = 2_000_000_000;
 
 /// Positions that are looked at where all would be too many.
@@ -108,7 +108,7 @@ fn random_searches_have_templates_of_every_remainder_of_16() {
     let mut seen = [[0; 16]; 2];
     for (frame, roi, template) in all {
         assert!(roi.is_inside(frame) && template.fits_in(roi.size()) && template.area() >= 2);
-        // Those that may be matched in one launch.
+        // Templates that may be matched in one launch.
         if template.width <= 128 && template.area() <= 1 << 15 {
             seen[0][template.width % 16] += 1;
             seen[1][template.height % 16] += 1;
@@ -143,13 +143,13 @@ fn case(seed: u64) -> (Case, Plane, Arc<Bank>) {
     (case, picture, Arc::new(Bank::new(vec![made]).unwrap()))
 }
 
-/// What searches one case after another.
+/// Searches one case after another.
 struct Searcher {
     lane: Lane,
     list: CandidateList,
 }
 
-/// Those whose kernels run on the device: what was compiled for the first runs on all.
+/// Generations whose kernels run on the device: kernels compiled for the first run on all.
 fn generations(gpu: &Gpu) -> &'static [Generation] {
     let all = &[Generation::Turing, Generation::Ampere];
     if gpu.info().capability.major >= 8 { all } else { &all[..1] }
@@ -243,7 +243,7 @@ fn scores_and_matches_of_2100_random_searches_are_those_of_the_definition() {
     gpu.check_dropped().unwrap();
 }
 
-/// What a backend says of frames that are submitted as fast as it has slots for them.
+/// The CPU backend, for frames that are submitted as fast as it has slots for them.
 fn on_cpu(standing: &Standing, depth: usize) -> cpu::Cpu {
     let options = Options { depth, threads: 1, ..Options::default() };
     cpu::Cpu::open(standing.clone(), &options).unwrap()
@@ -274,7 +274,7 @@ fn findings_of(backend: &mut dyn Backend, frames: &[Plane]) -> Vec<Findings> {
     all
 }
 
-/// Both backends must say the same of these frames.
+/// Both backends must return equal results for these frames.
 fn compare(
     standing: &Standing,
     depth: usize,
@@ -349,7 +349,7 @@ fn each_kernel_agrees_with_the_cpu_at_its_smallest_interesting_sizes() {
 /// A bank, where to look for it, and what for.
 type Asked = (Arc<Bank>, Rect, Limits);
 
-/// What is found by searches that follow each other on one lane; and how often they were done again.
+/// Returns the results of searches that follow each other on one lane, and how often they were done again.
 fn searched(planner: &Planner, lane: &mut Lane, picture: &Plane, asked: &[Asked]) -> (Vec<Vec<Match>>, u64) {
     let gpu = lane.stream.gpu().clone();
     let stream = lane.stream.clone();
@@ -370,7 +370,7 @@ fn searched(planner: &Planner, lane: &mut Lane, picture: &Plane, asked: &[Asked]
     (answers, redone)
 }
 
-/// What the definition says of the same.
+/// Returns the results of the definition for these searches.
 fn defined(picture: &Plane, asked: &[Asked]) -> Vec<Vec<Match>> {
     let matches =
         |(bank, window, limits): &Asked| reference::ncc::matches(picture.as_ref(), bank, *window, limits);
@@ -518,7 +518,7 @@ fn searches_of_banks() -> (Plane, Vec<Asked>) {
         // Other limits.
         (&[12, 12], Rect::new(50, 20, 70, 60), Limits { min_score: 0.1, ..best }),
         (&[7, 7, 30], Rect::new(9, 30, 80, 80), Limits { min_score: 0.3, max_matches: 5, ..best }),
-        // Searches of which some take more blocks than others.
+        // Searches with templates that take different numbers of blocks.
         (&[5, 40, 12, 12, 60], Rect::new(11, 2, 150, 160), Limits { min_score: 0.2, max_matches: 9, ..best }),
         (&many, Rect::new(40, 40, 33, 34), Limits { min_score: 0.2, max_matches: 99, ..best }),
         // As large as the window.
@@ -575,7 +575,7 @@ fn work_that_follows_without_a_pause_finds_what_it_finds_alone() {
             let mut lists: Vec<_> = (0..ROUNDS * asked.len()).map(list).collect();
             let mut thresholders = specs
                 .map(|spec| Thresholder::new(&gpu, &stream, &spec, frame.size, Kernels::default()).unwrap());
-            // Written by one threshold after the other, the last of which stays.
+            // Written by one threshold after the other; the last mask stays.
             let mut mask = gpu.alloc::<u8>("a mask", frame.size.area()).unwrap();
             let graph = lane.capture(&mut |lane| {
                 for round in 0..ROUNDS {
@@ -669,8 +669,8 @@ fn a_ring_that_had_more_suspects_than_room_makes_score_maps_from_then_on() {
 #[test]
 fn of_many_equal_scores_each_kernel_takes_those_that_come_first() {
     let Some(gpu) = testing::gpu() else { return };
-    // More than a tile's list takes of what may be a peak: flat to the left, where all scores are 0, and
-    // repeating to the right.
+    // More possible peaks than a tile's list takes: flat to the left, where all scores are 0, and repeating
+    // to the right.
     let size = Size::new(280, 140);
     let pixel = |x: usize, y: usize| if x < 130 { 90 } else { (x % 2 * 50 + y % 3 * 40) as u8 };
     let plane = |left, size: Size| {
@@ -786,7 +786,7 @@ fn submitted(cuda: &mut Cuda, index: u64, frame: &Plane) -> std::result::Result<
     submitted.map_err(|error| error.to_string())
 }
 
-/// Whatever is asked of it, the answer is this error.
+/// Asserts that every call returns this error.
 fn assert_is_poisoned(cuda: &mut Cuda, said: &str, frame: &Plane) {
     for _ in 0..3 {
         assert_eq!(waited(cuda).unwrap_err(), said);
@@ -828,7 +828,7 @@ fn a_ring_that_could_not_start_a_frame_gives_its_error_and_no_findings() {
     let frame = Random(79).picture(size);
     let standing = Standing::new(size).thresholding(Some("mean:5:1".parse().unwrap()), true);
     let mut cuda = Cuda::open(standing, 2, Kernels::default(), 0).unwrap();
-    // Somebody holds on to all masks, so that a third is to be made.
+    // All masks are held, so that a third is to be made.
     let mut held = Vec::new();
     for index in 0..2 {
         submitted(&mut cuda, index, &frame).unwrap();
@@ -909,7 +909,7 @@ fn backends_open_while_somebody_else_allocates_and_frees_in_the_context() {
         let stranger = scope.spawn(|| {
             let (mut rounds, mut refused) = (0, 0);
             while !is_over.load(Ordering::Relaxed) {
-                // SAFETY: nobody else has the memory.
+                // SAFETY: no other code has the memory.
                 let freed = unsafe {
                     cudarc::driver::result::ctx::set_current(gpu.handle()).unwrap();
                     let address = cudarc::driver::result::malloc_sync(100_000);
@@ -1065,7 +1065,7 @@ fn a_lost_device_is_an_error_and_not_a_hang() {
     if testing::gpu().is_none() {
         return;
     }
-    // What happens then ends the process's context, so it happens in another process.
+    // The failure ends the process's context, so it happens in another process.
     let test = "tests::a_device_is_lost";
     let child = std::process::Command::new(std::env::current_exe().unwrap())
         .args([test, "--exact", "--ignored", "--nocapture"])

@@ -42,7 +42,7 @@ pub(super) const GAUSSIAN_FUSED: Fused = fused!("gaussian_fused");
 struct Modules<'a> {
     gpu: &'a Gpu,
     load: &'a dyn Fn(&'static str) -> Result<Module>,
-    /// Those that can begin early do.
+    /// Kernels that can begin early do so.
     begins_early: bool,
 }
 
@@ -95,7 +95,7 @@ enum Rule {
     Gaussian {
         offset: i32,
     },
-    /// Sauvola or Niblack: the one-pass kernel is told which, the others are for one of them.
+    /// Sauvola or Niblack: the one-pass kernel gets this as an argument, the others are for one of them.
     Deviation {
         k: f64,
         is_niblack: i32,
@@ -131,9 +131,9 @@ impl Thresholder {
     /// Plans `spec` for frames of `size`: loads the kernels, takes working memory, sets the weights by way of
     /// `stream`.
     ///
-    /// What `kernels` leaves open is made in one pass. Where a kernel's tile is too large for this device's
-    /// shared memory, or the device too old for it, sums are slid (3 x 3 boxes that were left open: come from
-    /// a tile) and the Gaussian takes two passes.
+    /// A threshold that `kernels` leaves open is made in one pass. Where a kernel's tile is too large for
+    /// this device's shared memory, or the device too old for it, sums are slid (3 x 3 boxes that were left
+    /// open: come from a tile) and the Gaussian takes two passes.
     pub(super) fn new(
         gpu: &Gpu,
         stream: &Stream,
@@ -185,7 +185,7 @@ impl Thresholder {
     /// Enqueues the threshold of `image` without waiting: 255 or 0 for every pixel in `mask`, and the number
     /// of 255 added to the u64 at `counter`.
     ///
-    /// What is given must be kept until the work is done. An empty picture does nothing.
+    /// All arguments must be kept until the work is done. An empty picture does nothing.
     ///
     /// # Panics
     /// If the frame is of another size, the mask is too small, or there is no such counter.
@@ -207,8 +207,8 @@ impl Thresholder {
         }
         let (mask, counter) = (mask.address(), counter);
         let sides = [int(image.pitch), int(width), int(height)];
-        // What the kernels take: all of them the image; those that compare the outputs, and last what they
-        // compare by, of which a kernel that takes only the first leaves the other.
+        // The kernels' arguments: all kernels take the image; kernels that compare take the outputs too, and
+        // last the values to compare by. A kernel that takes only the first of these ignores the other.
         let input = [arg(&image.address), arg(&sides[0]), arg(&sides[1]), arg(&sides[2])];
         let output = [arg(&mask), arg(&counter), arg(&self.radius), arg(&self.inverse)];
         let compared = match &self.rule {
@@ -297,7 +297,7 @@ impl Thresholder {
     }
 }
 
-/// The arguments of a kernel, of which there are `N`, from lists that kernels share.
+/// Joins the `N` arguments of a kernel from lists that kernels share.
 fn joined<const N: usize>(lists: &[&[*mut c_void]]) -> [*mut c_void; N] {
     let mut arguments = lists.iter().copied().flatten().copied();
     let all = std::array::from_fn(|_| arguments.next().expect("as many arguments as the kernel takes"));
@@ -305,7 +305,7 @@ fn joined<const N: usize>(lists: &[&[*mut c_void]]) -> [*mut c_void; N] {
     all
 }
 
-/// What the kernels of a box threshold are called.
+/// The names of the kernels of a box threshold.
 struct BoxNames {
     /// For blocks up to `fused::NARROW`, and for larger ones: each in a module of its own.
     fused: [(Fused, &'static str); 2],

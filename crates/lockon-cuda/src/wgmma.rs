@@ -50,7 +50,7 @@ pub(super) struct WgmmaKernels {
     shared_bytes: usize,
 }
 
-/// What the kernels want of a template, made on the device when a search is planned.
+/// The data of a template that the kernels need, made on the device when a search is planned.
 pub(super) struct Prepared {
     /// The bands of A.
     spread: DeviceBuffer<u8>,
@@ -58,7 +58,7 @@ pub(super) struct Prepared {
     words: Option<Words>,
 }
 
-/// Those of a bank's members that were prepared.
+/// The prepared members of a bank.
 pub(super) struct PreparedBank {
     table: DeviceBuffer<Record>,
     runs: Vec<Run>,
@@ -73,7 +73,7 @@ struct Run {
     size: Size,
 }
 
-/// What blocks let each other know; a lane has one.
+/// The progress that blocks signal to each other; a lane has one.
 pub(super) struct Progress(DeviceBuffer<u64>);
 
 impl Progress {
@@ -146,7 +146,7 @@ impl WgmmaKernels {
         Ok(Some(Prepared { spread, words }))
     }
 
-    /// Puts the prepared members of a bank together, of which there is at least one.
+    /// Puts the prepared members of a bank together; there must be at least one.
     pub(super) fn prepare_bank(&self, stream: &Stream, members: &[Member]) -> Result<PreparedBank> {
         let (mut records, mut runs) = (Vec::new(), Vec::<Run>::new());
         for (index, member) in members.iter().enumerate() {

@@ -1,9 +1,9 @@
-//! Which matches become tracks, and when such tracks end.
+//! Turns matches into tracks, and ends these tracks.
 //!
-//! Tracking by detection: a match in one frame may be a mistake, and one that is missing may be the
-//! template's fault, since the tracker follows what no longer looks like it. The rules are those of SORT (A.
-//! Bewley et al., "Simple Online and Realtime Tracking", 2016), `ByteTrack` (Y. Zhang et al., 2022) and
-//! NVIDIA's `NvDCF` (probation, shadow tracking), in this order:
+//! Tracking by detection: a match in one frame may be a mistake, and a missing one may be due to the
+//! template, since the tracker follows the object even when it no longer looks like it. The rules are those
+//! of SORT (A. Bewley et al., "Simple Online and Realtime Tracking", 2016), `ByteTrack` (Y. Zhang et al.,
+//! 2022) and NVIDIA's `NvDCF` (probation, shadow tracking), in this order:
 //!
 //! 1. **Owned.** A match that overlaps a track is that track's. Each goes to the track that it overlaps most,
 //!    one to a track; those that were held in the frame before come first.
@@ -18,9 +18,9 @@
 //!
 //! Boxes that were given are never ended or resumed: they only own matches.
 //!
-//! What a detector in front found is taken in the same way, with three differences: it has a threshold of its
-//! own, so one sighting is enough; it need not look at every frame; and it knows the object's borders, which
-//! a template's match does not:
+//! Detections are handled in the same way, with three differences: a detector has a threshold of its own, so
+//! one sighting is enough; it need not look at every frame; and it knows the object's borders, which a
+//! template's match does not:
 //!
 //! 5. **Corrected.** A detection that a held track owns says where that track's box should be. If it overlaps
 //!    the track by less than [`AGREED`], the track has come off: it begins again there, under its number.
@@ -39,8 +39,8 @@ use crate::results::{Detection, Match, Track, TrackState};
 /// common, the same one three times is not.
 const CONFIRMATIONS: u32 = 3;
 
-/// Boxes that overlap so much show one object: SORT's least intersection over union, and how much two matches
-/// of one template may overlap unless told otherwise. It is low, for the tracker's box need not have the
+/// Boxes that overlap so much show one object: SORT's minimum intersection over union, and the default for
+/// how much two matches of one template may overlap. It is low because the tracker's box need not have the
 /// template's borders.
 const SAME: f64 = 0.3;
 
@@ -55,8 +55,8 @@ const TOUCHED: f64 = 0.1;
 /// the tracker's own search needs up to another to have looked at the whole of a large frame.
 const LOST_SECONDS: f64 = 2.0;
 
-/// The same where less of its last box than this lies in the frame: it left, and what comes next is as likely
-/// another. Long enough for an object that wavers at the border.
+/// As [`LOST_SECONDS`], for a track with less than this share of its last box in the frame: it left, and the
+/// next object there is as likely another one. Long enough for an object that wavers at the border.
 const LEFT_SECONDS: f64 = 0.5;
 const LEFT: f64 = 0.9;
 
@@ -70,12 +70,12 @@ const MOST_TRACKS: usize = 16;
 /// Candidates at once: more matches than that which no track explains are noise.
 const MOST_CANDIDATES: usize = 4 * MOST_TRACKS;
 
-/// What is found in frames, of which births are made.
+/// The evidence in frames that tracks are made from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Evidence {
     /// Matches of templates.
     Matches,
-    /// What a detector found, which looked at some frames only: one that has nothing says nothing.
+    /// Detections. The detector looks at some frames only, so a frame without any means nothing.
     Detections,
 }
 
@@ -85,17 +85,17 @@ struct Found {
     at: Rect,
 }
 
-/// Makes tracks of what is found, and ends them.
+/// Makes tracks of matches or detections, and ends them.
 pub(super) struct Births {
     evidence: Evidence,
-    /// What was found in this frame.
+    /// The objects found in this frame.
     found: Vec<Found>,
     lives: Vec<Life>,
     candidates: Vec<Candidate>,
     /// Tracks that ended in this frame, or go on from another place.
     replaced: Vec<u32>,
     begun: Vec<Begun>,
-    /// Where detections say that tracks are, by their numbers.
+    /// The boxes of tracks by detections, by the tracks' numbers.
     corrected: Vec<(u32, Rect)>,
     /// Pairs that may belong together; which match or detection a track owns, by its place in the frame's
     /// record. Kept for their allocations.
@@ -173,7 +173,7 @@ impl Births {
         self.begun.iter().map(|begun| (begun.id, begun.at))
     }
 
-    /// Where detections of the last frame say that tracks are which go on, by their numbers.
+    /// The boxes of continuing tracks by detections of the last frame, by the tracks' numbers.
     pub(super) fn corrected(&self) -> &[(u32, Rect)] {
         &self.corrected
     }
@@ -187,7 +187,8 @@ impl Births {
         self.candidates.clear();
     }
 
-    /// Somebody wants these tracks no more. What they followed may begin another one.
+    /// Removes these tracks, which the user no longer wants. The objects that they followed may begin new
+    /// ones.
     pub(super) fn forget(&mut self, is_meant: impl Fn(u32) -> bool) {
         self.lives.retain(|life| !is_meant(life.id));
     }
@@ -208,8 +209,8 @@ impl Births {
         self.found.is_empty() && self.candidates.is_empty() && self.lives.is_empty()
     }
 
-    /// Says which tracks end and begin in the frame of which it has seen what was found, `seconds` after the
-    /// last; all tracks, given ones included, are at `tracks`.
+    /// Decides which tracks end and begin in the frame that was last given to [`Self::see`], `seconds` after
+    /// the frame before; all tracks, given ones included, are in `tracks`.
     pub(super) fn decide(&mut self, frame: &Frame, seconds: f64, tracks: &[Track], numbers: &Numbers) {
         self.replaced.clear();
         self.begun.clear();
@@ -381,7 +382,7 @@ impl Births {
                 return true;
             }
             let at = candidate.at.bounds();
-            // Two templates of one object, or what NCC says of a surface without texture where any score will
+            // Two templates of one object, or NCC's match on a surface without texture, where any score will
             // do.
             let is_taken = begun.iter().any(|begun| iou(begun.at.bounds(), at) >= SAME);
             if is_taken || flat(candidate.at, frame).is_some() {
@@ -427,7 +428,7 @@ impl Life {
     }
 }
 
-/// True if the tracker says that the object is there.
+/// True if the tracker is sure that the object is there.
 fn is_sure(state: TrackState) -> bool {
     matches!(state, TrackState::Tracked | TrackState::Reacquired)
 }
@@ -482,7 +483,7 @@ mod tests {
     /// Tracks, and where their boxes begin.
     type Places = Vec<(u32, usize)>;
 
-    /// What becomes of tracks in the next frame: those that begin or begin again, and those that are
+    /// Returns the changes to tracks in the next frame: those that begin or begin again, and those that are
     /// corrected.
     fn next(found: &[Detection], tracks: &[Track]) -> (Places, Places) {
         let (mut births, numbers) = with_a_track();
@@ -502,7 +503,7 @@ mod tests {
         assert_eq!(next(&[detected("car", 60, 40)], &held), (vec![(2, 60)], vec![]));
         // Another class beside it is another object.
         assert_eq!(next(&[detected("dog", 50, 40)], &held), (vec![(2, 50)], vec![]));
-        // One upon it may be what hides it, and says nothing of where it is.
+        // A detection upon it may be the object that hides it, and gives no information about its place.
         for x in [20, 40] {
             assert_eq!(next(&[detected("dog", x, 40)], &held), (vec![], vec![]));
         }

@@ -1,4 +1,4 @@
-//! How the camera moved from one frame to the next: the similarity (shift, rotation and scale) of what lies
+//! The camera's motion from one frame to the next: the similarity (shift, rotation and scale) of everything
 //! outside the targets' boxes.
 //!
 //! A few dozen blocks of a shrunken picture are found again by block matching (least sum of absolute
@@ -182,7 +182,7 @@ impl Small {
         });
     }
 
-    /// The same of a picture on a device, which has the same bytes.
+    /// As above for a picture on a device, with the same bytes as result.
     fn shrink_on_device(&mut self, surface: &dyn Surface, size: Size, factor: usize) {
         (self.width, self.height) = (size.width / factor, size.height / factor);
         self.data.resize(self.width * self.height, 0);
@@ -374,7 +374,7 @@ impl Camera {
         pairs.extend(found.iter().flatten());
     }
 
-    /// What most blocks agree on.
+    /// The motion that most blocks agree on.
     fn agree(&mut self) -> Option<Motion> {
         let Self { pairs, agreed, last, .. } = self;
         let last = last.unwrap_or(Motion::NONE);
@@ -388,7 +388,7 @@ impl Camera {
         };
         consider(last);
         consider(Motion::NONE);
-        // Pairs far from each other tell scale and direction best.
+        // Pairs far from each other determine scale and direction best.
         for first in 0..count {
             for hop in [count / 2, count / 3, count / 5 + 1] {
                 if let Some(motion) = Motion::fit(&[pairs[first], pairs[(first + hop) % count]]) {

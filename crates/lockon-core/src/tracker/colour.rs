@@ -1,4 +1,4 @@
-//! What tells a target's colours from those around it: two histograms, of the box and of the ring about it.
+//! Separates a target's colours from those around it: two histograms, of the box and of the ring about it.
 //!
 //! After L. Bertinetto et al., "Staple: Complementary Learners for Real-Time Tracking", 2016: shape and
 //! colour fail at different times. Where the picture has no chroma, the histograms are of luma.
@@ -16,7 +16,7 @@ const INNER: f64 = 0.8;
 /// The ring lies between these factors of the box.
 const RING: (f64, f64) = (1.1, 2.2);
 
-/// Added to both shares of a bin, so that colours that were hardly seen tell nothing.
+/// Added to both shares of a bin, so that rarely seen colours have no effect.
 const RARE: f32 = 0.002;
 
 /// Histograms of one target, as shares that sum to 1.

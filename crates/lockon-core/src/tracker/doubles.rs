@@ -33,9 +33,9 @@ struct Meeting {
     ids: (u32, u32),
     /// How far each was at most from what is usual, of late.
     least: (f64, f64),
-    /// Where each was surely itself before they lay on one another.
+    /// The last box at which each was surely itself, before they overlapped.
     confirmed: (Window, Window),
-    /// For how long they have lain on one another.
+    /// Frames for which they have overlapped.
     frames: u32,
     goes_on: bool,
 }
@@ -55,7 +55,7 @@ impl Doubles {
         self.meetings.clear();
     }
 
-    /// A target ends, or begins anew elsewhere.
+    /// Forgets a target's meetings: it ends, or begins again elsewhere.
     pub(super) fn forget(&mut self, is_gone: impl Fn(u32) -> bool) {
         self.meetings.retain(|meeting| !is_gone(meeting.ids.0) && !is_gone(meeting.ids.1));
         self.given.retain(|ids| !is_gone(ids.0) && !is_gone(ids.1));
@@ -84,7 +84,8 @@ impl Doubles {
                         targets[if is_second { second } else { first }].leave(confirmed, frame);
                     }
                 } else if overlap >= SAME {
-                    // What is found there is followed already, or found by two of which one is more like it.
+                    // The target found there is already followed, or two targets claim it and one of them is
+                    // more like it.
                     let refused = match (a.is_being_confirmed(), b.is_being_confirmed()) {
                         (true, true) => Some(if a.likeness() < b.likeness() { first } else { second }),
                         (true, false) if b.is_followed() => Some(first),

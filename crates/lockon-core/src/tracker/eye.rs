@@ -25,8 +25,8 @@ const PIXELS: u32 = (CELL * CELL) as u32;
 const LUMA_WEIGHT: f32 = 1.0 / 255.0;
 const CHROMA_WEIGHT: f32 = 2.0 / 255.0;
 const COLOUR_WEIGHT: f32 = 0.5;
-/// The same of the shares of colour names. 0.6 and 2 score alike (mean AUC of 31 sequences, 400 frames, three
-/// starts each: 0.629 and 0.630; 1.3: 0.635).
+/// As above, for the shares of colour names. 0.6 and 2 score alike (mean AUC of 31 sequences, 400 frames,
+/// three starts each: 0.629 and 0.630; 1.3: 0.635).
 const NAME_WEIGHT: f32 = 1.3;
 
 /// Channels that are no gradients. The unsigned directions are left out for the names: these are sums of two
@@ -124,7 +124,7 @@ impl Eye {
         self.patch.u.iter().chain(&self.patch.v).any(|&chroma| chroma.abs_diff(128) > 2)
     }
 
-    /// Makes features of what was looked at.
+    /// Makes features of the last window that was looked at.
     pub(super) fn describe(&mut self, colours: &Colours, is_wide: bool) {
         colours.probabilities(&self.bins, &mut self.probabilities);
         let Self { hog, patch, probabilities, features, names, .. } = self;
@@ -172,8 +172,8 @@ impl Eye {
         );
     }
 
-    /// Takes in the colours of the box of `w` x `h` pixels, which lies displaced from the middle of what was
-    /// looked at.
+    /// Learns the colours of the box of `w` x `h` pixels, which is displaced from the middle of the last
+    /// window that was looked at.
     pub(super) fn learn_colours(
         &self,
         colours: &mut Colours,
@@ -186,7 +186,7 @@ impl Eye {
         colours.learn(&self.bins, COLOUR_SIDE, (x / sample, y / sample), (w / sample, h / sample), rate);
     }
 
-    /// The first filter of the box of `w` x `h` pixels in the middle of what was described.
+    /// The first filter of the box of `w` x `h` pixels in the middle of the window described last.
     pub(super) fn new_filter(&mut self, w: f64, h: f64, memory: Memory) -> Filter {
         Filter::new(&mut self.solver, &self.features, (w / self.cell, h / self.cell), memory)
     }
@@ -204,8 +204,8 @@ impl Eye {
         filter.respond(&mut self.solver, &self.features, &mut self.responses);
     }
 
-    /// Where by the last responses and by colours the target of `w` x `h` pixels is. `weight` says how much
-    /// of a response counts at a displacement in pixels.
+    /// Returns where the target of `w` x `h` pixels is by the last responses and by colours. `weight` weights
+    /// a response by its displacement in pixels.
     pub(super) fn find(&mut self, w: f64, h: f64, weight: impl Fn(f64, f64) -> f32) -> Sighting {
         self.sum_probabilities();
         let sample = self.cell / 2.0;

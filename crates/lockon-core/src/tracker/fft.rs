@@ -86,7 +86,7 @@ struct Work {
     column_between: Column,
     plane: [Line<GRID>; 2],
     turned: [Line<GRID>; 2],
-    /// What is between rows and columns.
+    /// The spectrum after the rows and before the columns are transformed.
     spectrum: Spectrum,
 }
 
@@ -239,7 +239,7 @@ fn pack(spectrum: &Spectrum, y: usize, [row_re, row_im]: &mut [Line<PAIRS>; 2]) 
     }
 }
 
-/// The `x`-th column of a spectrum of which only the rows are transformed.
+/// Transforms the `x`-th column of a spectrum whose rows are already transformed.
 #[inline(always)]
 fn forward_column(
     spectrum: &Spectrum,

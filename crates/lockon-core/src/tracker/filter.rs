@@ -20,7 +20,7 @@ pub(super) struct Memory {
     pub(super) first: f32,
 }
 
-/// Weight of what the filter holds outside the box.
+/// Weight of the filter's values outside the box.
 const OUTSIDE: f32 = 100.0;
 
 /// ADMM: rounds for the first filter and for each that follows, and by how much the weight of g = h grows
@@ -46,7 +46,7 @@ pub(super) struct Filter {
     top: f32,
 }
 
-/// What a filter had learnt in some frame.
+/// The filter as it was learnt up to some frame.
 pub(super) struct Learnt {
     filter: Spectrum,
     top: f32,
@@ -56,7 +56,7 @@ pub(super) struct Learnt {
 pub(super) struct Solver {
     level: Level,
     fft: Fft,
-    /// What was responded to last, and the sum of its power over the channels.
+    /// The sample of the last response, and the sum of its power over the channels.
     sample: Spectrum,
     powers: Vec<f32>,
     multiplier: Spectrum,
@@ -91,7 +91,7 @@ impl Solver {
     }
 }
 
-/// What moves a sample in its spectrum, around the edges: a turn for each row and column of frequencies.
+/// Moves a sample in its spectrum, around the edges: a turn for each row and column of frequencies.
 struct Shift {
     rows: [(f32, f32); GRID],
     columns: [(f32, f32); HALF],
@@ -169,7 +169,7 @@ impl Filter {
         Learnt { filter: self.latest.clone(), top: self.top }
     }
 
-    /// The same, into what is there.
+    /// As [`Self::learnt`], into existing memory.
     pub(super) fn keep(&self, learnt: &mut Learnt) {
         learnt.filter.clone_from(&self.latest);
         learnt.top = self.top;
@@ -313,7 +313,7 @@ fn fit(
     (gr, gi)
 }
 
-/// What g would be without the sample.
+/// The value of g without the sample.
 #[inline(always)]
 fn without(
     penalty: f32,
@@ -349,7 +349,7 @@ fn drawn_on(l: &[f32; CHANNELS], penalty: f32, g: &[f32; CHANNELS], h: &[f32; CH
     next
 }
 
-/// Response where the sample has its middle: the mean of the whole spectrum, of which half is kept.
+/// Response where the sample has its middle: the mean of the whole spectrum. Only half of it is stored.
 #[inline(always)]
 fn response_at_middle(filter: &Spectrum, sample: &Spectrum) -> f32 {
     let mut lanes = [0.0; CHANNELS];
@@ -363,7 +363,7 @@ fn response_at_middle(filter: &Spectrum, sample: &Spectrum) -> f32 {
     sum(&lanes) / (GRID * GRID) as f32
 }
 
-/// What a place in the grid of responses means, in cells.
+/// The displacement of a place in the grid of responses, in cells.
 pub(super) fn displacement(index: usize) -> f64 {
     if index >= GRID / 2 { index as f64 - GRID as f64 } else { index as f64 }
 }

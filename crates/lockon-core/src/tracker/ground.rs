@@ -1,9 +1,9 @@
 //! How a target moves against the ground, and whether it has stopped to.
 //!
-//! What a tracker follows by mistake is most often ground: a post that the target passed, a bush that it went
-//! behind. A filter that has learnt ground responds to it as well as to anything, but ground moves with the
-//! camera. So a target that used to move against the ground, and does not any more, is in doubt. It is
-//! measured against its own past: what hardly moves is never doubted for that.
+//! A tracker that follows something by mistake most often follows ground: a post that the target passed, a
+//! bush that it went behind. A filter that has learnt ground responds to it as well as to anything, but
+//! ground moves with the camera. So a target that used to move against the ground, and does not any more, is
+//! in doubt. It is measured against its own past: a target that hardly moves is never doubted for that.
 //!
 //! After Z. Zhou et al., "UHP-SOT++: An Unsupervised Lightweight Single Object Tracker", 2021, which compares
 //! a target's motion with the background's.
@@ -19,14 +19,14 @@ const MOST: usize = 60;
 /// A target moves if it usually goes farther within the span than this, in roots of its area.
 const MOVES: f64 = 0.35;
 
-/// It has stopped if it went less far than this share of what is usual. From three starts each in 31
-/// sequences, 0.2, 0.25 and 0.3 leave 0.27, 0.24 and 0.20 of the frames off target untold, for 0.50 %, 0.45 %
-/// and 0.62 % of the frames on target that are called lost.
+/// The target has stopped if it went less far than this share of its usual distance. From three starts each
+/// in 31 sequences, 0.2, 0.25 and 0.3 leave 0.27, 0.24 and 0.20 of the frames off target undetected, for
+/// 0.50 %, 0.45 % and 0.62 % of the frames on target that are called lost.
 const STOPPED: f64 = 0.25;
 
-/// Frames after which it is known what is usual, and the rate at which that is learnt: slower from a target
-/// that goes less than half as far, or what came to rest slowly would become usual before it is told. One
-/// that goes farther goes on; 0.35 scores alike.
+/// Frames after which the usual distance is known, and the rate at which it is learnt. It is learnt more
+/// slowly from a target that goes less than half as far: otherwise a target that comes to rest slowly would
+/// make rest usual before that is detected. One that goes farther still counts as moving; 0.35 scores alike.
 const KNOWN: u32 = 15;
 const RATE: f64 = 0.03;
 const HALTING: f64 = 0.5;
@@ -43,8 +43,8 @@ pub(super) struct Ground {
 }
 
 impl Ground {
-    /// Takes in a step of the target; `None` where the camera's motion is not known. True if the target used
-    /// to move and stands still. What is usual is learnt where the box is surely the target's.
+    /// Records a step of the target; `None` where the camera's motion is not known. True if the target used
+    /// to move and stands still. The usual distance is learnt where the box is surely the target's.
     pub(super) fn step(&mut self, seconds: f64, step: Option<(f64, f64)>, is_sure: bool) -> bool {
         let Some((x, y)) = step else {
             self.interrupt();
@@ -68,13 +68,14 @@ impl Ground {
         has_stopped
     }
 
-    /// True if it goes on as it used to, or if the camera's motion is not known for the span, so that nothing
-    /// speaks against it. What covers a target, or what it passes, moves with the ground.
+    /// True if the target moves as it used to, or if the camera's motion is not known for the span, so that
+    /// no evidence speaks against it. An object that covers the target, or that the target passes, moves with
+    /// the ground.
     pub(super) fn goes_on(&self) -> bool {
         !self.has_span() || self.moves() && self.farthest() >= HALTING * self.usual
     }
 
-    /// Measures anew: the next step does not follow on the last.
+    /// Starts the measurement again: the next step does not follow on the last.
     pub(super) fn interrupt(&mut self) {
         self.steps.clear();
         self.seconds = 0.0;
@@ -85,7 +86,7 @@ impl Ground {
         self.frames >= KNOWN && self.usual > MOVES
     }
 
-    /// Enough steps are known to tell how far it goes.
+    /// True if enough steps are known to measure how far the target goes.
     fn has_span(&self) -> bool {
         self.steps.len() >= FEWEST && (self.seconds >= SPAN || self.steps.len() >= MOST)
     }

@@ -41,8 +41,8 @@ const SINES: [i16; UNSIGNED] = [0, 31, 58, 78, 89, 89, 78, 58, 31];
 /// times 1389.
 const DROPPED: u32 = 3;
 
-/// What a gradient of one grey level in the middle of a cell adds to the cell: 90 / 8 times the sine of 20
-/// degrees, and the weights of rows and columns, in eighths.
+/// The amount that a gradient of one grey level in the middle of a cell adds to the cell: 90 / 8 times the
+/// sine of 20 degrees, and the weights of rows and columns, in eighths.
 const UNIT: f32 = 90.0 / 8.0 * 0.342_020_14 * 64.0;
 
 type Lanes<T> = [T; LANES];
@@ -53,7 +53,7 @@ type Products = [[Lanes<i16>; CELL]; CELL];
 /// Sums of the columns of one row of cells, by direction.
 type Columns = [[Lanes<u16>; CELL]; SIGNED];
 
-/// The same between columns that no cell has, so that each cell has neighbours.
+/// As [`Columns`], between two columns that no cell has, so that each cell has neighbours.
 type Finished = [[Lanes<u16>; CELL]; SIGNED + 2];
 
 /// The shares of a row of cells, before they are divided by an energy.
@@ -74,7 +74,7 @@ struct Room {
     /// Sums of the row of cells above: all but what the row below gives to it. In directions that
     /// [`share_out`] sees from behind the sums are negative, here and in `carried`.
     columns: Columns,
-    /// What the row above gives to this one.
+    /// The contribution of the row above to this one.
     carried: Columns,
     finished: Finished,
     above: Histogram,

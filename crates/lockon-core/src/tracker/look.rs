@@ -1,4 +1,4 @@
-//! What a box looks like, whatever its size and shape, and how much two looks are alike.
+//! The appearance of a box, whatever its size and shape, and how much two looks are alike.
 
 use super::filter::sum;
 use super::hog::{CELL, HOG, Hog, LANES};
@@ -13,7 +13,7 @@ const LENGTH: usize = CELLS * CELLS * HOG;
 /// Boxes that are looked at together: their pixels stand beside each other.
 const TOGETHER: usize = LANES / CELLS;
 
-/// What a box looks like: the features of its pixels, resampled to a square.
+/// The appearance of a box: the features of its pixels, resampled to a square.
 pub(super) type Look = Vec<f32>;
 
 /// Room to look at boxes in; one for each thread.
@@ -36,19 +36,19 @@ impl Looker {
         }
     }
 
-    /// What the box looks like.
+    /// The look of the box.
     pub(super) fn look(&mut self, frame: &Frame, window: Window) -> &Look {
         self.see(frame, &[window]);
         &self.looks[0]
     }
 
-    /// What up to [`TOGETHER`] boxes look like.
+    /// The looks of up to [`TOGETHER`] boxes.
     pub(super) fn look_at(&mut self, frame: &Frame, windows: &[Window]) -> &[Look] {
         self.see(frame, windows);
         &self.looks[..windows.len()]
     }
 
-    /// What was looked at last, or first of several.
+    /// The look that was computed last, or the first of several.
     pub(super) fn looked(&self) -> &Look {
         &self.looks[0]
     }

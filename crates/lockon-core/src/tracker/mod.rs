@@ -1,12 +1,12 @@
 //! Follows boxes from frame to frame.
 //!
-//! A correlation filter over gradients, luma and colours says where a target is and how large (`filter.rs`,
-//! `hog.rs`, `colour.rs`), what it looked like says how it is turned (`turn.rs`) and whether it is the target
-//! at all (`target/`). The camera's motion (`camera.rs`) says whether a box follows the ground
-//! (`ground.rs`), and what moves that may be a target that is lost (`movers.rs`). `score.rs` says how likely
-//! a box is right, `doubles.rs` which of two tracks has left its object for another's. Where matches of
-//! templates are followed, `births.rs` says which of them become tracks and when these end. Threads share the
-//! work of a frame where there is enough of it (`workplaces.rs`).
+//! A correlation filter over gradients, luma and colours finds a target's place and size (`filter.rs`,
+//! `hog.rs`, `colour.rs`). Its earlier looks show how it is turned (`turn.rs`) and whether it is the target
+//! at all (`target/`). The camera's motion (`camera.rs`) shows whether a box follows the ground
+//! (`ground.rs`), and which moving places may be a lost target (`movers.rs`). `score.rs` estimates how likely
+//! a box is right, `doubles.rs` decides which of two tracks has left its object for another's. Where matches
+//! of templates are followed, `births.rs` decides which of them become tracks and when these end. Threads
+//! share the work of a frame where there is enough of it (`workplaces.rs`).
 //!
 //! All that is seen of a picture comes from `sample.rs`: windows resampled in integers. Everything after that
 //! is f32 and f64 in a written order, on the host, with the crate's own transforms (`fft.rs`) and `libm`. So
@@ -52,7 +52,7 @@ use workplaces::{Workplace, Workplaces};
 
 pub use score::RELIABILITY;
 
-/// Seconds between frames, where the source does not say.
+/// Seconds between frames, if the source does not specify them.
 const USUAL_INTERVAL: f64 = USUAL_INTERVAL_NS as f64 / 1e9;
 
 /// Motion is not foretold over more seconds than this, however long the source stood still.
@@ -110,7 +110,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// True if the box is to be followed from this frame on. That it has to wait is said once.
+    /// True if the box is to be followed from this frame on. If it has to wait, this is reported once.
     fn is_ready(&mut self, frame: &Frame) -> bool {
         let Self { id, rect, from, flat_since } = self;
         if !from.is_reached(&frame.meta) {
@@ -178,20 +178,20 @@ impl Tracker {
         }
     }
 
-    /// The same, on so many threads where there are several targets or one is lost. Their number does not
-    /// change the results.
+    /// Uses so many threads where there are several targets or one is lost. Their number does not change the
+    /// results.
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.workplaces = Workplaces::new(threads);
         self
     }
 
-    /// The same, and matches become tracks too. These are numbered on from the boxes.
+    /// Makes matches become tracks too. These are numbered on from the boxes.
     pub fn following_matches(mut self) -> Self {
         self.births = Some(Births::of(Evidence::Matches));
         self
     }
 
-    /// The same, and what a detector in front finds becomes tracks too.
+    /// Makes detections become tracks too, of a detector that runs before the tracker.
     pub fn following_detections(mut self) -> Self {
         self.births = Some(Births::of(Evidence::Detections));
         self
@@ -223,7 +223,7 @@ impl Tracker {
         for frame in kept.since(at) {
             alone.step(&frame, &[], &mut Vec::new());
         }
-        // Where nothing was followed nobody has watched the camera.
+        // As long as no target was followed, the camera was not watched.
         if self.targets.is_empty() {
             self.camera = alone.camera;
         }
@@ -481,8 +481,7 @@ impl Follow for Tracker {
                 let others = forecasts.iter().filter(|(id, _)| doubles.are_two(target.id(), *id));
                 rivals.extend(others.map(|(_, forecast)| *forecast));
             };
-            // What a lost target takes long for is to look at many windows, none of which tells about
-            // another.
+            // A lost target takes long because many windows are looked at; none of these depends on another.
             glances.clear();
             for target in &*targets {
                 target.glances(frame, glances);
@@ -500,7 +499,7 @@ impl Follow for Tracker {
         });
         doubles.part(targets, frame);
         let begin = |id, rect| workplaces.with_one(|own| Target::new(id, rect, frame, &mut own.eyes));
-        // After a drop it may be a later frame than was asked for.
+        // After a drop it may be a later frame than the requested one.
         for Waiting { id, rect, .. } in &begun {
             let target = begin(*id, *rect);
             doubles.begin(&target, targets);

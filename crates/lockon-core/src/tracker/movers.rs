@@ -1,8 +1,8 @@
-//! What moves against the ground, as places at which a lost target may be.
+//! Objects that move against the ground: places at which a lost target may be.
 //!
 //! A large frame is searched over several frames, and a target that has turned responds less than other
-//! places do; but it goes on, and often nothing else does. So what moves is looked at in every frame, and a
-//! target that is there is found sooner.
+//! places do; but it keeps moving, and often nothing else does. So moving objects are looked at in every
+//! frame, and a target that is among them is found sooner.
 //!
 //! The frame before, carried by the camera's motion, is subtracted from this one. A pixel counts by how much
 //! it differs from all nine about its place there: edges that lie between pixels, and a motion that is a
@@ -29,8 +29,8 @@ const AT_ONCE: usize = 12;
 /// By how much places of the shrunken picture differ from what was there before; keeps its room.
 pub(super) struct Movers {
     level: Level,
-    /// The least and the most of the three by three pixels about each, in the frame before; the first one
-    /// stands for those of which nothing is known.
+    /// The minimum and the maximum of the three by three pixels about each, in the frame before; the first
+    /// one is used for pixels about which nothing is known.
     extremes: Vec<[u8; 2]>,
     /// Sums of the differences in all rows above and all columns to the left of a pixel; one row and one
     /// column more than the picture has.
@@ -164,8 +164,8 @@ fn differ(pixels: &[u8; LANES], places: &[u32; LANES], extremes: &[[u8; 2]]) -> 
     differences
 }
 
-/// Writes the least and the most of the three by three pixels about each; nothing is said of the outermost
-/// ones, but that nothing differs from the first.
+/// Writes the minimum and the maximum of the three by three pixels about each. Leaves the outermost ones
+/// unset, except the first: no value differs from that one.
 fn spread((level, threads): (Level, &Threads), picture: &Small, extremes: &mut Vec<[u8; 2]>) {
     let (width, height) = (picture.width, picture.height);
     extremes.resize(width * height, [0; 2]);
@@ -232,7 +232,7 @@ mod tests {
         let motion = Motion::shift(3.4, -1.7);
         let (before, now) = (picture((0.0, 0.0), Some((40, 30))), picture((3.4, -1.7), Some((52, 20))));
         let (x, y) = found(&before, &now, motion, true).expect("something moves");
-        // In pixels of the frame, of which two are one here.
+        // In pixels of the frame; two of them are one here.
         assert!((x - 2.0 * 57.5).abs() <= 4.0 && (y - 2.0 * 24.5).abs() <= 4.0, "{x}, {y}");
         assert_eq!(found(&before, &now, motion, false), None, "there is another target");
     }

@@ -1,13 +1,14 @@
 //! Colours as shares of a few names: black, grey, white and six hues, as the features that a filter sees.
 //!
-//! A filter is linear, and no linear function of luma and chroma says "red"; of shares of names one does.
-//! After J. van de Weijer et al., "Learning Color Names for Real-World Applications", 2009, and M. Danelljan
-//! et al., "Adaptive Color Attributes for Real-Time Visual Tracking", 2014. Their table was learnt from
-//! pictures of the web; here a name is a bell over luma and chroma, which needs no table of colours.
+//! A filter is linear, and no linear function of luma and chroma detects "red"; a linear function of shares
+//! of names does. After J. van de Weijer et al., "Learning Color Names for Real-World Applications", 2009,
+//! and M. Danelljan et al., "Adaptive Color Attributes for Real-Time Visual Tracking", 2014. Their table was
+//! learnt from pictures of the web; here a name is a bell over luma and chroma, which needs no table of
+//! colours.
 
 /// Names of a colour.
 pub(super) const NAMES: usize = 9;
-/// Those of them that are grey, and the lumas that these mean.
+/// The number of them that are grey, and the lumas of these.
 const GREYS: usize = 3;
 const LUMAS: [f64; GREYS] = [40.0, 115.0, 190.0];
 
@@ -82,7 +83,7 @@ impl Names {
 mod tests {
     use super::*;
 
-    /// The name that has most of a colour.
+    /// The name with the largest share of a colour.
     fn name(luma: u8, u: u8, v: u8) -> usize {
         let shares = Names::new().shares(luma, u, v);
         assert!(shares.iter().sum::<f32>().abs() < 1e-5, "{shares:?}");

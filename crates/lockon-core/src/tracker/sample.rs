@@ -40,7 +40,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// What bounds the ellipse in it, as `[x, y, w, h]` from its left and top. The corners of a box are
+    /// Bounds of the ellipse in the window, as `[x, y, w, h]` from its left and top. The corners of a box are
     /// seldom its target's.
     pub(super) fn bounds(self) -> [f64; 4] {
         let (w, h) = self.extent();
@@ -92,7 +92,7 @@ impl Patch {
 }
 
 /// Rows and columns of samples that are made together: as many as a look and a quarter of a window have.
-/// `turn` wants an odd power of two.
+/// `turn` needs an odd power of two.
 pub(super) const BLOCK: usize = 32;
 const _: () = assert!(BLOCK.is_power_of_two() && BLOCK.ilog2() % 2 == 1);
 
@@ -151,9 +151,9 @@ impl Taps {
             let middle = start + ((step * (2 * index as i64 + 1)) >> 9);
             let from = middle - i64::from(width / 2);
             let first = from >> 8;
-            // What of the sample lies before a pixel's end, in 1/256, and what is left over; a whole pixel
-            // adds `whole`. As many steps for each sample: how many it needs changes too often to be
-            // foretold.
+            // The part of the sample before a pixel's end, in 1/256, and the remainder; a whole pixel adds
+            // `whole`. Each sample takes equally many steps: the number that it needs changes too often to be
+            // predicted.
             let before = ((first + 1) * 256 - from) as u64 * 256;
             let mut so_far = ((before * reciprocal) >> 48) as u32;
             let mut rest = before as u32 - so_far * width;
@@ -173,8 +173,8 @@ impl Taps {
         }
     }
 
-    /// From the first pixel that a sample is made of to the end of the last one's. What lies beyond the
-    /// border has no weight, but is asked for.
+    /// From the first pixel that a sample is made of to the end of the last one's. Pixels beyond the border
+    /// have no weight, but are requested.
     fn pixels(&self) -> Range<usize> {
         let first = self.first.iter().copied();
         first.clone().min().unwrap_or(0)..first.max().unwrap_or(0) + self.count
@@ -206,7 +206,7 @@ impl Plans {
         self.used - 1
     }
 
-    /// Columns and rows of a window, as [`axes`] says them.
+    /// Plans the columns and rows of a window, from [`axes`].
     fn window(&mut self, window: Window, shift: (u32, u32), sides: (usize, usize), size: Size) -> Planned {
         let [columns, rows] = axes(window, shift, sides, size);
         Planned { columns: self.plan(columns), rows: self.plan(rows) }
@@ -281,11 +281,11 @@ pub(super) struct Sampler {
     /// For each window, unless it is turned.
     planned: Vec<Option<Planned>>,
     sums: [Vec<u16>; 2],
-    /// What a turned window is sampled from: the upright one about it.
+    /// The source of a turned window's samples: the upright window about it.
     upright: Vec<u8>,
     /// For each sample of that, itself, its right neighbour, and the two below.
     quads: Vec<u32>,
-    /// What a device samples, and what it gives of a window.
+    /// The grids that a device samples, and its samples of a window.
     grids: Vec<Grid>,
     sampled: Vec<u8>,
 }
@@ -318,7 +318,7 @@ impl Sampler {
         }
     }
 
-    /// The same of a picture on a device, in one go; without `pixels` only luma.
+    /// As [`Self::window`], of a picture on a device, in one request; without `pixels` only luma.
     fn window_on_device(
         &mut self,
         surface: &dyn Surface,
@@ -349,8 +349,8 @@ impl Sampler {
         }
     }
 
-    /// The luma of windows as squares of `side` samples, of which each `across` stand beside each other in
-    /// `luma`.
+    /// Samples the luma of windows as squares of `side` samples. Rows of `across` squares stand beside each
+    /// other in `luma`.
     pub(super) fn squares(
         &mut self,
         frame: &Frame,
@@ -535,7 +535,7 @@ struct Block<'a> {
     /// The row of the first.
     top: usize,
     height: usize,
-    /// By byte of the plane's row; of the first pixel that is asked for.
+    /// By byte of the plane's row, from the first requested pixel.
     columns: &'a [[u16; BLOCK]],
     left: usize,
     /// Bytes to a pixel.
@@ -543,7 +543,7 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// Gives all rows of samples of a plane, of which some pixels of each row are asked for.
+    /// Passes all rows of samples of a plane to `take`; only the requested pixels of each row are computed.
     #[inline(always)]
     fn each(
         Component { plane, step, .. }: Component<'_>,
@@ -598,7 +598,7 @@ impl Block<'_> {
             }
             let mut rows_of_tile = [[0; BLOCK]; BLOCK];
             turn(&mut tile, &mut rows_of_tile);
-            // Into groups, each of which has `length` samples of each square.
+            // Into groups, each with `length` samples of each square.
             let rows = samples[self.top * side * across..].chunks_exact_mut(side * across);
             let to = |at: usize| at / length * length * across + index * length + at % length;
             for (samples, row) in rows_of_tile.iter().zip(rows).take(self.height) {

@@ -1,7 +1,7 @@
 //! How likely a followed box is on its target.
 //!
-//! What a tracker learnt a moment ago confirms whatever it follows. What tells is the first look, which was
-//! given and is never changed, and how much better the place is than the second best one. A logistic
+//! The most recently learnt look confirms whatever the tracker follows. The evidence is the first look, which
+//! was given and is never changed, and how much better the place is than the second best one. A logistic
 //! regression over both says how likely the box overlaps the target by more than a half (D. Cox, "The
 //! Regression Analysis of Binary Sequences", 1958).
 

@@ -1,9 +1,9 @@
 //! The box's direction: by what angle the target has turned in the picture.
 //!
 //! A turned target is looked at in a turned window, as a larger one is in a larger window: filter, shape and
-//! looks see it upright. Which way it turns is told by what the box would look like a step further to either
+//! looks see it upright. Its direction of turning is found from the look of the box a step further to either
 //! side. It counts as turned only while it looks more like itself in the turned box than in the upright one:
-//! what merely changes its looks stays upright, and no error lasts.
+//! a target that merely changes its looks stays upright, and no error lasts.
 
 use std::f64::consts::TAU;
 
@@ -11,11 +11,11 @@ use super::look::{Look, Looker, similarity};
 use super::sample::Window;
 use crate::frame::Frame;
 
-/// The step to either side: at it, likeness of what has clear edges has fallen by a quarter to a third. 8
-/// degrees score alike.
+/// The step to either side: at it, the likeness of an object with clear edges has fallen by a quarter to a
+/// third. 8 degrees score alike.
 const STEP: f64 = 6_f64.to_radians();
 
-/// Share of the first look in what tells the direction; looks of late have the rest. These follow each
+/// Share of the first look in the measure of direction; looks of late have the rest. These follow each
 /// change, and the first keeps them from following themselves. 0.3 and 0.7 score alike.
 const FIRST_SHARE: f64 = 0.5;
 
@@ -32,7 +32,7 @@ const LIMIT: f64 = 1.5;
 /// not followed (0.72).
 const CLEARLY: f64 = 0.05;
 
-/// The angle that a box has turned to; `known` says how much a look is like any that is known.
+/// Returns the angle that a box has turned to; `known` rates how much a look is like any known one.
 pub(super) fn follow(
     looker: &mut Looker,
     frame: &Frame,

@@ -1,23 +1,23 @@
-//! What a number that is measured in every frame usually is, and how far from that it is now.
+//! The usual value of a number that is measured in every frame, and how far the latest is from it.
 //!
-//! Some targets look the same for a thousand frames, some never look alike twice: what is strange for one is
-//! nothing for another. So departures are measured in the target's own spread.
+//! Some targets look the same for a thousand frames, some never look alike twice: a departure that is strange
+//! for one target is normal for another. So departures are measured in the target's own spread.
 
-/// Rate at which what is usual is learnt: over some 30 frames, and faster at first.
+/// Rate at which the usual value is learnt: over some 30 frames, and faster at first.
 const RATE: f64 = 0.03;
 
 /// A value counts as at most so many spreads off (P. Huber, "Robust Estimation of a Location Parameter",
-/// 1964): what covers a target within a second must not have become usual by then.
+/// 1964): an object that covers a target within a second must not have become usual by then.
 const LIMIT: f64 = 2.0;
-/// The spread that this is measured in is at least that: what stood as still as a paused picture could not
-/// learn otherwise how it looks when it moves.
+/// Minimum spread that the limit is measured in: otherwise a target that stood as still as a paused picture
+/// could not learn how it looks when it moves.
 const LEAST_LIMIT: f64 = 0.02;
 
 /// Mean distance from the mean to standard deviation, for a normal distribution.
 const TO_DEVIATION: f64 = 1.25;
 
-/// A spread counts as at least that: likeness and second peaks of a target that stands still vary by 0.02 to
-/// 0.05 with noise and coding alone. 0.04 to 0.07 find 0.9 to 0.8 of absences; the rest changes little.
+/// Minimum spread: likeness and second peaks of a target that stands still vary by 0.02 to 0.05 with noise
+/// and coding alone. 0.04 to 0.07 find 0.9 to 0.8 of absences; the rest changes little.
 const LEAST_SPREAD: f64 = 0.05;
 
 /// Before there is experience, which counts as so many frames of it.

@@ -10,7 +10,7 @@ use super::sample::Window;
 use crate::locks::lock;
 use crate::workers;
 
-/// What one thread needs to follow a target.
+/// The memory that one thread needs to follow a target.
 pub(super) struct Workplace {
     pub(super) eyes: Eyes,
     /// Where the targets are that this one must not be taken for.
@@ -83,12 +83,12 @@ impl Threads {
     }
 }
 
-/// Workplaces that nobody works in.
+/// Workplaces that no thread uses.
 ///
 /// They are as large as a processor's second cache, so each processor takes the one that was left on it last,
 /// which that cache still has, whatever its threads do.
 struct Idle {
-    /// How many there are, those that somebody works in included.
+    /// How many there are, those in use included.
     made: AtomicUsize,
     of_processors: [Mutex<Vec<Workplace>>; PROCESSORS],
 }
@@ -107,7 +107,7 @@ impl Idle {
         lock(&self.of_processors[processor % PROCESSORS])
     }
 
-    /// One that was left on this processor; else one of any other; else a new one.
+    /// Returns one that was left on this processor; else one of any other; else a new one.
     fn take(&self) -> Workplace {
         let here = processor();
         let left = (here..here + PROCESSORS).find_map(|processor| self.on(processor).pop());

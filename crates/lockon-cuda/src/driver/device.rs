@@ -34,7 +34,7 @@ const EARLY_CAPABILITY: CudaVersion = CudaVersion { major: 9, minor: 0 };
 /// The kernels are compiled for this and what follows.
 const NEEDED_CAPABILITY: CudaVersion = CudaVersion { major: 7, minor: 5 };
 
-/// What is told of a device without a context on it.
+/// Information about a device, read without a context on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceInfo {
     /// The number that `--backend cuda:N` takes.
@@ -72,7 +72,7 @@ fn start_driver() -> Result<(usize, CudaVersion)> {
         return Err(fault(DeviceFault::NoDriver { library: "libcuda.so.1" }));
     }
     let mut version: c_int = 0;
-    // SAFETY: may be asked before anything else; writes one number.
+    // SAFETY: may be called before anything else; writes one number.
     unsafe { sys::cuDriverGetVersion(&raw mut version) }
         .result()
         .map_err(failed_to_open("asking for the driver's version"))?;
@@ -91,7 +91,7 @@ fn start_driver() -> Result<(usize, CudaVersion)> {
 /// Describes the devices that there are.
 ///
 /// # Errors
-/// `Backend` with `NoDriver`, `DriverTooOld`, or what the driver said.
+/// `Backend` with `NoDriver`, `DriverTooOld`, or the driver's error.
 pub fn devices() -> Result<Vec<DeviceInfo>> {
     let (count, driver) = start_driver()?;
     (0..count).map(|number| describe(number, driver)).collect()
@@ -138,14 +138,14 @@ fn describe(number: usize, driver: CudaVersion) -> Result<DeviceInfo> {
 #[derive(Clone)]
 pub(crate) struct Gpu(Arc<OpenDevice>);
 
-/// What is there once for a device.
+/// The state that exists once for each device.
 pub(crate) struct OpenDevice {
     pub(super) context: Arc<CudaContext>,
     info: DeviceInfo,
     max_shared_bytes: OnceLock<usize>,
-    /// What [`Gpu::share`] has loaded, by its PTX.
+    /// The modules that [`Gpu::share`] has loaded, by their PTX.
     pub(super) shared: Mutex<LoadedModules>,
-    /// The first error of what was dropped.
+    /// The first error of a resource that was dropped.
     dropped: OnceLock<DriverError>,
 }
 
@@ -157,11 +157,11 @@ impl Deref for Gpu {
     }
 }
 
-/// The devices that somebody has opened, by their numbers.
+/// The devices that are open, by their numbers.
 static OPEN: Mutex<Vec<(usize, Weak<OpenDevice>)>> = Mutex::new(Vec::new());
 
 impl Gpu {
-    /// Opens the device of that number. While somebody has it open, all have the same: kernels are loaded
+    /// Opens the device of that number. While a device is open, all callers share it: kernels are loaded
     /// once.
     pub(crate) fn open(number: usize) -> Result<Self> {
         let mut open = lock(&OPEN);
@@ -191,13 +191,13 @@ impl Gpu {
         self.context.cu_ctx()
     }
 
-    /// Waits for somebody else's stream in another context, by the driver's handles of both.
+    /// Waits for a stream in another context, which this crate does not own, by the driver's handles of both.
     ///
     /// # Safety
     /// They are handles of a context that lives, and of a stream of it that does.
     pub(crate) unsafe fn wait_for_stream_of(context: usize, stream: usize) -> Result<()> {
         let wait = || {
-            // SAFETY: both live, as the caller says. Our own calls make their context current first.
+            // SAFETY: both live, as the caller guarantees. Our own calls make their context current first.
             unsafe {
                 result::ctx::set_current(context as sys::CUcontext)?;
                 sys::cuStreamSynchronize(stream as sys::CUstream).result()
@@ -212,7 +212,7 @@ impl Gpu {
         asked.is_err_and(is_fatal)
     }
 
-    /// A number that the driver tells of the device.
+    /// Returns an attribute of the device from the driver.
     pub(crate) fn attribute(&self, which: Attribute) -> Result<usize> {
         Ok(self.context.attribute(which).map_err(failed("asking for a limit of the device"))? as usize)
     }
@@ -242,7 +242,8 @@ impl Gpu {
         self.set_current().map_err(failed("binding the device to a thread"))
     }
 
-    /// cudarc's own way first returns an error that was stored by something dropped, whatever is asked of it.
+    /// Makes the context current. cudarc's own function first returns an error that was stored while a
+    /// resource was dropped.
     fn set_current(&self) -> Result<(), DriverError> {
         // SAFETY: the context lives as long as this does.
         unsafe { result::ctx::set_current(self.context.cu_ctx()) }
@@ -254,7 +255,7 @@ impl Gpu {
         ours.and_then(|()| self.context.check_err()).map_err(failed("freeing what lay on the device"))
     }
 
-    /// Frees something while it is dropped. [`Gpu::check_dropped`] tells what went wrong.
+    /// Frees a resource while it is dropped. [`Gpu::check_dropped`] reports errors.
     pub(crate) fn free(&self, free: impl FnOnce() -> Result<(), DriverError>) {
         let _captures_wait = hold_captures_up();
         // Freed even if the context is lost, so that nothing of the host's is kept.

@@ -1,4 +1,4 @@
-//! What the driver says has failed, as errors of the backend.
+//! Turns failures that the driver reports into errors of the backend.
 
 use cudarc::driver::result::DriverError;
 use cudarc::driver::sys::CUresult;
@@ -10,8 +10,8 @@ pub(crate) fn fault(fault: DeviceFault) -> Error {
     Error::Backend { backend: "cuda", fault }
 }
 
-/// The driver's error, for `map_err`, with what was tried. Errors that end a context are told from the
-/// others.
+/// Converts the driver's error, for `map_err`, and adds the action that failed. Errors that end a context are
+/// distinguished from the others.
 pub(crate) fn failed(doing: &'static str) -> impl FnOnce(DriverError) -> Error {
     move |error| {
         let reason = format!("{doing}: {}", said(error));

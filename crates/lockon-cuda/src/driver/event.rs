@@ -22,27 +22,28 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    /// Marks the end of what is in the stream now.
+    /// Marks the end of the current work in the stream.
     pub(crate) fn record(&self, stream: &Stream) -> Result<()> {
         self.handle.record(&stream.queue).map_err(failed("recording an event"))
     }
 
-    /// Marks the end of what is now in somebody else's stream, by the driver's handle of it.
+    /// Marks the end of the current work in a stream that this crate does not own, by the driver's handle of
+    /// it.
     ///
     /// # Safety
     /// It is the handle of a stream of this context that lives.
     pub(crate) unsafe fn record_in(&self, stream: usize) -> Result<()> {
-        // SAFETY: the event lives, and the stream does as the caller says.
+        // SAFETY: the event lives, and the stream does as the caller guarantees.
         unsafe { sys::cuEventRecord(self.handle.cu_event(), stream as sys::CUstream) }
             .result()
             .map_err(failed("recording an event"))
     }
 
-    /// Marks, in a stream that is being captured, the end of what is in it: the device passes it each time
+    /// Marks the end of the current work in a stream that is being captured: the device passes it each time
     /// that the graph runs.
     pub(crate) fn capture(&self, stream: &Stream) -> Result<()> {
         let external = sys::CUevent_record_flags_enum::CU_EVENT_RECORD_EXTERNAL as u32;
-        // SAFETY: both live now; whoever runs the graph keeps the event (`Stream::run`).
+        // SAFETY: both live now; the caller that runs the graph keeps the event (`Stream::run`).
         unsafe { sys::cuEventRecordWithFlags(self.handle.cu_event(), stream.handle(), external) }
             .result()
             .map_err(failed("recording an event"))
@@ -55,21 +56,22 @@ impl Event {
         self.handle.synchronize().map_err(failed("waiting for the device"))
     }
 
-    /// True if the device has passed it, or it was never recorded. An error is told by what comes next.
+    /// True if the device has passed it, or it was never recorded. The next call returns an error if there is
+    /// one.
     pub(crate) fn is_passed(&self) -> bool {
         self.handle.is_complete()
     }
 }
 
-/// An event in a stream, which also tells the time.
+/// An event in a stream that also measures time.
 pub(crate) struct TimedEvent {
     event: Event,
 }
 
 impl TimedEvent {
-    /// Microseconds from this event to `end`, both of which the device has passed.
+    /// Returns the microseconds from this event to `end`; the device has passed both.
     pub(crate) fn micros_to(&self, end: &Self) -> Result<f64> {
-        // SAFETY: both events live. Of events that were not recorded the driver says so.
+        // SAFETY: both events live. For events that were not recorded the driver returns an error.
         let millis =
             unsafe { result::event::elapsed(self.event.handle.cu_event(), end.event.handle.cu_event()) }
                 .map_err(failed("timing the device"))?;
@@ -94,8 +96,8 @@ impl Gpu {
         Ok(Event { handle: Quiet::new(event) })
     }
 
-    /// An event in a stream, which also tells the time. What follows it in the stream starts later for it, by
-    /// up to 2 us on an H200: streams whose work must be dense have events without time.
+    /// Creates an event in a stream that also measures time. It delays the work after it in the stream by up
+    /// to 2 us on an H200: streams whose work must be dense have events without time.
     pub(crate) fn timed_event(&self) -> Result<TimedEvent> {
         let _captures_wait = hold_captures_up();
         let timed = sys::CUevent_flags::CU_EVENT_DEFAULT;

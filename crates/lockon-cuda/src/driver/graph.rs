@@ -21,10 +21,10 @@ use super::stream::Stream;
 /// stream of the context is capturing, and what it has to wait for spoils the capture.
 static CAPTURES: RwLock<()> = RwLock::new(());
 
-/// What the driver says of a capture that another's call has ended.
+/// The driver's error for a capture that another call has ended.
 const SPOILT: sys::CUresult = sys::CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 
-/// Captures take microseconds: that so many in a row are spoilt is no accident.
+/// Captures take microseconds: so many spoilt ones in a row are no coincidence.
 const MOST_TRIES: u32 = 100;
 
 thread_local! {
@@ -61,9 +61,10 @@ pub(crate) fn hold_captures_up() -> Held<RwLockReadGuard<'static, ()>> {
     Held::new(|| CAPTURES.read().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// What `work` gives, and what `end` gives, which comes after it even if it panics. Then the panic goes on.
+/// Returns the results of `work` and of `end`, which runs after it even if it panics. Then the panic
+/// continues.
 fn ended<T, E>(work: impl FnOnce() -> T, end: impl FnOnce() -> E) -> (T, E) {
-    // What the panic left half done is seen by nobody but `end`.
+    // Only `end` sees the state that a panic left half done.
     let worked = catch_unwind(AssertUnwindSafe(work));
     let ended = end();
     match worked {
@@ -138,11 +139,11 @@ impl Stream {
     /// Starts what was captured, without waiting.
     ///
     /// # Safety
-    /// Until that is done, which a wait for this stream or for a later event of it tells:
-    /// - all device memory, textures and events that were given to the captured work live, and lie where they
-    ///   lay,
-    /// - what [`Self::launch`], [`Self::upload`] and [`Self::download`] ask for holds, for each that was
-    ///   captured.
+    /// Until that is done (known from a wait for this stream or for a later event in it):
+    /// - all device memory, textures and events that were given to the captured work live, and stay at their
+    ///   addresses,
+    /// - for each captured [`Self::launch`], [`Self::upload`] and [`Self::download`], its own requirements
+    ///   hold.
     pub(crate) unsafe fn run(&self, graph: &Graph) -> Result<()> {
         self.gpu.bind()?;
         // SAFETY: the graph lives, and is destroyed only after it has run; the rest is the caller's.
@@ -155,8 +156,8 @@ struct Captured(sys::CUgraph);
 
 impl Drop for Captured {
     fn drop(&mut self) {
-        // SAFETY: captured by `Stream::capture`, and nobody else has it. What was made of it does without it.
-        // That this failed would be told by whatever comes next.
+        // SAFETY: captured by `Stream::capture`, and no other code has it. Graphs made from it do not need
+        // it. The next call would report it if this failed.
         let _ = unsafe { result::graph::destroy(self.0) };
     }
 }
@@ -172,8 +173,8 @@ unsafe impl Send for Graph {}
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // SAFETY: instantiated by `Stream::capture`, and nobody else has it. The driver keeps it until it has
-        // run.
+        // SAFETY: instantiated by `Stream::capture`, and no other code has it. The driver keeps it until it
+        // has run.
         self.gpu.free(|| unsafe { result::graph::exec_destroy(self.graph) });
     }
 }

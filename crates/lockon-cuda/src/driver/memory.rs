@@ -18,7 +18,7 @@ use super::device::Gpu;
 use super::error::{failed, fault};
 use super::graph::hold_captures_up;
 
-/// Plain numbers, of which every pattern of bits is a value, so that they can be copied to and from a device.
+/// Plain numbers. Every pattern of bits is a value, so they can be copied to and from a device.
 ///
 /// # Safety
 /// The type has no padding, no pointer and no invalid value.
@@ -76,15 +76,15 @@ impl<T: Pod> DeviceBuffer<T> {
 
 impl<T> Drop for DeviceBuffer<T> {
     fn drop(&mut self) {
-        // SAFETY: allocated by `Gpu::alloc`, and nobody else has the address; freeing waits for kernels that
-        // use it.
+        // SAFETY: allocated by `Gpu::alloc`, and no other code has the address; freeing waits for kernels
+        // that use it.
         self.gpu.free(|| unsafe { result::free_sync(self.address) });
     }
 }
 
 /// Page-locked memory of the host, which the device reads and writes in copies and kernels. Starting these is
-/// unsafe: whoever does keeps the buffer, and reads or writes nothing in it that the device writes, until the
-/// device is done. So it is safe to read and to drop.
+/// unsafe: the caller keeps the buffer, and does not read or write the parts that the device writes, until
+/// the device is done. So it is safe to read and to drop.
 pub(crate) struct PinnedBuffer<T> {
     gpu: Gpu,
     pub(super) pointer: *mut T,
@@ -103,7 +103,7 @@ impl<T: Pod> PinnedBuffer<T> {
         self.length
     }
 
-    /// Where it lies, as a kernel takes it, which goes through the bus at each access. Whoever launches the
+    /// Its address as a kernel takes it; each access goes through the bus. The caller that launches the
     /// kernel keeps the buffer as for a copy: see [`Stream::launch`].
     pub(crate) fn device_address(&self) -> u64 {
         // Host and device share one space of addresses on all 64-bit systems, write-combined memory included.
@@ -112,23 +112,24 @@ impl<T: Pod> PinnedBuffer<T> {
 
     pub(crate) fn as_slice(&self) -> &[T] {
         // SAFETY: `Gpu::alloc_pinned` allocated `length` elements and set them to 0; every pattern of bits is
-        // a value (`Pod`); whoever let the device write here has waited for it (`Stream::download`,
+        // a value (`Pod`); the caller that let the device write here has waited for it (`Stream::download`,
         // `Stream::launch`).
         unsafe { std::slice::from_raw_parts(self.pointer, self.length) }
     }
 
     pub(crate) fn as_mut_slice(&mut self) -> &mut [T] {
-        // SAFETY: `length` elements are allocated and set, as said in `as_slice`; the borrow is exclusive on
-        // the host, and whoever lets the device read or write here has waited for it (`Stream::upload`,
-        // `Stream::launch`).
+        // SAFETY: `length` elements are allocated and set, as explained in `as_slice`; the borrow is
+        // exclusive on the host, and the caller that lets the device read or write here has waited for it
+        // (`Stream::upload`, `Stream::launch`).
         unsafe { std::slice::from_raw_parts_mut(self.pointer, self.length) }
     }
 }
 
 impl<T> Drop for PinnedBuffer<T> {
     fn drop(&mut self) {
-        // SAFETY: allocated by `Gpu::alloc_pinned`, and nobody else has the pointer. Whoever started a copy
-        // or a kernel that touches it has waited for that (`Stream::upload`, `download` and `launch`).
+        // SAFETY: allocated by `Gpu::alloc_pinned`, and no other code has the pointer. The caller that
+        // started a copy or a kernel that touches it has waited for that (`Stream::upload`, `download` and
+        // `launch`).
         self.gpu.free(|| unsafe { result::free_host(self.pointer.cast()) });
     }
 }

@@ -3,11 +3,11 @@
 //!
 //! A [`Gpu`] is an open device; each file adds to it what makes its things: memory, streams, events, modules.
 //!
-//! Nothing waits on the device but [`Stream::wait`], [`Event::wait`] and what frees device memory. Everything
-//! on a [`Stream`] runs in order; the caller orders streams among each other. What goes on after a call has
-//! returned, and touches memory that Rust or a graph knows of, is an `unsafe fn`, which lists what its caller
-//! keeps. Launchers are safe where all that a kernel touches is device memory: freeing that waits for the
-//! kernel.
+//! Nothing waits on the device but [`Stream::wait`], [`Event::wait`] and the functions that free device
+//! memory. Everything on a [`Stream`] runs in order; the caller orders streams among each other. A call whose
+//! work continues after it has returned, and touches memory that Rust or a graph knows of, is an `unsafe fn`,
+//! which lists the caller's duties. Launchers are safe where all that a kernel touches is device memory:
+//! freeing that waits for the kernel.
 
 pub(crate) use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
@@ -28,8 +28,8 @@ pub(crate) use memory::{DeviceBuffer, Pinned, PinnedBuffer, Pod, Rows};
 pub(crate) use module::{Kernel, Module};
 pub(crate) use stream::{Priority, Stream, arg};
 
-/// What this thread allocates and waits for, counted for tests: they look that no frame does what it should
-/// not, and let allocations fail.
+/// Counts this thread's allocations and waits, for tests: they check that no frame allocates or waits where
+/// it must not, and let allocations fail.
 #[cfg(test)]
 pub(crate) mod counted {
     use std::cell::Cell;
@@ -46,7 +46,7 @@ pub(crate) mod counted {
     }
 
     /// # Errors
-    /// As of a host without memory, if a test asked for that.
+    /// As of a host without memory, if a test requested that.
     pub(super) fn allocation(what: &'static str, wanted: usize) -> Result<()> {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         if IS_FULL.get() { Err(fault(DeviceFault::OutOfHostMemory { what, wanted })) } else { Ok(()) }

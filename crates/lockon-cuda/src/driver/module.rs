@@ -36,7 +36,7 @@ impl Gpu {
 
     /// PTX that is loaded once for all who ask.
     pub(crate) fn share(&self, ptx: &'static str) -> Result<Module> {
-        // Before the other lock, as whoever captures takes them.
+        // Before the other lock: captures take both in this order.
         let _captures_wait = hold_captures_up();
         let mut shared = lock(&self.shared);
         let module = if let Some(module) = shared.get(ptx) {
@@ -71,8 +71,8 @@ impl Module {
         load().map_err(failed("loading a kernel"))
     }
 
-    /// The same, of a kernel whose launches begin before the one before has ended, where the device and its
-    /// driver can do that.
+    /// As [`Self::kernel`], for a kernel whose launches begin before the one before has ended, where the
+    /// device and its driver can do that.
     ///
     /// # Safety
     /// - the kernel keeps to what `kernels/launches.cuh` asks of kernels that begin early,

@@ -22,7 +22,7 @@ use super::graph::{Quiet, hold_captures_up};
 use super::memory::{DeviceBuffer, PinnedBuffer, Pod, Rows};
 use super::module::Kernel;
 
-/// Whose work comes first.
+/// Priority of a stream's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Priority {
     Normal,
@@ -68,7 +68,7 @@ impl Stream {
         self.queue.cu_stream()
     }
 
-    /// The same queue, for launches that all begin when the one before has ended.
+    /// This queue, for launches that all begin when the one before has ended.
     pub(crate) fn one_by_one(&self) -> Self {
         Self { overlaps: false, ..self.clone() }
     }
@@ -80,7 +80,7 @@ impl Stream {
         self.queue.synchronize().map_err(failed("waiting for the device"))
     }
 
-    /// What comes next in this stream starts after `event`.
+    /// Makes all later work in this stream start after `event`.
     pub(crate) fn wait_for(&self, event: &Event) -> Result<()> {
         self.queue.wait(&event.handle).map_err(failed("ordering streams"))
     }
@@ -88,7 +88,7 @@ impl Stream {
     /// Copies the first `length` elements to the device, without waiting.
     ///
     /// # Safety
-    /// Until the copy is done, which a wait for this stream or for a later event of it tells:
+    /// Until the copy is done (known from a wait for this stream or for a later event in it):
     /// - `source` is not dropped,
     /// - the elements are not written.
     ///
@@ -113,7 +113,7 @@ impl Stream {
     /// Copies `length` elements from element `from` on to the start of `to`, without waiting.
     ///
     /// # Safety
-    /// Until the copy is done, which a wait for this stream or for a later event of it tells:
+    /// Until the copy is done (known from a wait for this stream or for a later event in it):
     /// - `to` is not dropped,
     /// - it is neither read nor written by the host.
     ///
@@ -141,8 +141,8 @@ impl Stream {
     /// # Safety
     /// - As many rows of as many bytes, `to.pitch` apart, lie in a live allocation of this device from
     ///   `to.address` on,
-    /// - until the copy is done, which a wait for this stream or for a later event of it tells, the plane is
-    ///   kept, and nobody writes to it.
+    /// - until the copy is done (known from a wait for this stream or for a later event in it), the plane is
+    ///   kept, and no code writes to it.
     pub(crate) unsafe fn upload_rows(&self, plane: PlaneRef<'_>, to: Rows) -> Result<()> {
         let Size { width, height } = plane.size();
         let from = End::host(plane.first_byte().cast_mut().cast(), plane.stride());
@@ -226,7 +226,7 @@ impl Stream {
     /// # Safety
     /// - `height` rows of `width` bytes, `from.pitch` apart, lie in a live allocation of this device from
     ///   `from.address` on,
-    /// - for `to`, what [`Self::download`] asks for.
+    /// - for `to`, the requirements of [`Self::download`] hold.
     ///
     /// # Panics
     /// If there is no room for them.

@@ -1,5 +1,5 @@
-//! What is painted on a device against the canvas of the host; and, where there is no GPU, the kernel's loops
-//! on the host over what is packed for it.
+//! Compares painting on a device with the canvas of the host; and, where there is no GPU, runs the kernel's
+//! loops on the host over the packed data.
 
 use super::*;
 use crate::testing::{self, Random};

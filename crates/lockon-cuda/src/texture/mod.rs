@@ -1,9 +1,9 @@
 //! Texture objects: read-only views of device memory through the texture unit, which finds the texel of a
 //! coordinate, treats what lies outside, and blends neighbours.
 //!
-//! What the unit does is the CUDA Programming Guide's appendix on texture fetching. Combinations of modes
-//! that CUDA has not, some of which it silently turns into others, are refused (`sampling`). Runs read rows,
-//! point by point; all else has its place in `modes`.
+//! The unit works as the CUDA Programming Guide's appendix on texture fetching describes. Combinations of
+//! modes that CUDA does not have are refused (`sampling`); CUDA silently turns some of them into others. Runs
+//! read rows, point by point; all other modes are in `modes`.
 //!
 //! A texture sees what was written to its memory by earlier launches and copies of the stream, not by its own
 //! launch.
@@ -43,8 +43,8 @@ pub(crate) fn pitch_for(gpu: &Gpu, width_bytes: usize) -> Result<usize> {
 
 /// A texture object. It is destroyed when dropped, which waits for the work on the device.
 ///
-/// An array is kept alive by it. A buffer is not: whoever makes a texture over one keeps the buffer
-/// ([`Texture::over_rows`], [`Texture::over_linear`]).
+/// A texture keeps its array alive, but not its buffer: the caller that makes a texture over a buffer keeps
+/// it ([`Texture::over_rows`], [`Texture::over_linear`]).
 pub(crate) struct Texture {
     gpu: Gpu,
     object: sys::CUtexObject,
@@ -163,7 +163,7 @@ impl Texture {
         Ok(Self { gpu: gpu.clone(), object, size, memory, element, channels, sampling, _array: array })
     }
 
-    /// What a kernel takes as `cudaTextureObject_t`.
+    /// Returns the handle that a kernel takes as `cudaTextureObject_t`.
     pub(crate) fn handle(&self) -> u64 {
         self.object
     }
@@ -171,7 +171,7 @@ impl Texture {
 
 impl Drop for Texture {
     fn drop(&mut self) {
-        // SAFETY: made by `cuTexObjectCreate`, and nobody else destroys it; kernels that could read it are
+        // SAFETY: made by `cuTexObjectCreate`, and no other code destroys it; kernels that could read it are
         // done. It is destroyed even if the context is lost.
         self.gpu.free(|| unsafe {
             let done = sys::cuCtxSynchronize().result();
@@ -180,7 +180,7 @@ impl Drop for Texture {
     }
 }
 
-/// What a device wants of rows that a texture reads, in bytes.
+/// The alignment that a device requires of rows that a texture reads, in bytes.
 #[derive(Debug, Clone, Copy)]
 struct Alignment {
     address: usize,

@@ -9,7 +9,7 @@ use lockon_core::error::Result;
 use super::refused;
 use crate::driver::Pod;
 
-/// What one channel of a texel is.
+/// The type of one channel of a texel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Element {
     U8,
@@ -76,7 +76,7 @@ pub(crate) enum Filter {
     Linear,
 }
 
-/// What a coordinate outside reads, along every axis.
+/// The value that a coordinate outside reads, along every axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Address {
     /// The texel at the edge.
@@ -100,7 +100,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// What a coordinate counts. Texel `i` of N reaches from `i` to `i + 1` pixels, its centre lies at `i + 0.5`.
+/// The unit of a coordinate. Texel `i` of N reaches from `i` to `i + 1` pixels, its centre lies at `i + 0.5`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Coordinates {
     /// Texels: 0 to N.
@@ -109,12 +109,12 @@ pub(crate) enum Coordinates {
     Normalised,
 }
 
-/// What a fetch gives.
+/// The form of the value that a fetch returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Read {
     /// The number itself; integers are widened to 32 bits.
     Element,
-    /// 0 to 1 for unsigned integers, -1 to 1 for signed ones, of which the least two both give -1.
+    /// 0 to 1 for unsigned integers, -1 to 1 for signed ones: the two smallest of these both give -1.
     NormalisedFloat,
 }
 
@@ -138,7 +138,7 @@ impl Default for Sampling {
     }
 }
 
-/// What a texture reads from.
+/// The memory that a texture reads from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Memory {
     /// A buffer, read by index with `tex1Dfetch`. An index outside reads 0.

@@ -9,7 +9,7 @@ use super::*;
 use lockon_core::frame::{Plane, PlaneRef};
 use lockon_core::reference;
 
-/// The kernels that can be asked for and make this method's threshold.
+/// The kernels that a request may name and that make this method's threshold.
 fn kernels_of(method: ThresholdMethod) -> impl Iterator<Item = config::Kernel> {
     let is_gaussian = matches!(method, ThresholdMethod::Gaussian { .. });
     config::Kernel::ALL.into_iter().map(|(_, kernel)| kernel).filter(move |kernel| match kernel {
@@ -70,7 +70,7 @@ impl Bench {
         let fused = [MEAN_FUSED, MEAN_FUSED_WIDE, DEVIATION_FUSED, GAUSSIAN_FUSED];
         let fused = fused.into_iter().flat_map(|fused| [fused.ptx_80, fused.ptx_90]);
         let modules: Vec<_> = std::iter::once(PTX).chain(fused).collect();
-        // A device may be too old for some, and then none of these is asked for.
+        // A device may be too old for some of them; then the tests do not use these.
         let modules = modules.iter().filter_map(|ptx| Some((*ptx, gpu.load(ptx).ok()?))).collect();
         Some(Self { gpu, stream, modules })
     }
@@ -81,7 +81,7 @@ impl Bench {
         Thresholder::from_modules(&modules, &self.stream, spec, size, kernels).unwrap()
     }
 
-    /// The mask and the count of a second run into poisoned memory, on top of what the first left behind.
+    /// The mask and the count of a second run into poisoned memory, on top of the first run's leftovers.
     fn run(
         &self,
         picture: &Padded,
@@ -109,7 +109,7 @@ impl Bench {
         (Plane::from_vec(bytes, size), counts[1] - BEFORE)
     }
 
-    /// True if there are two of a kernel here, of which one can begin early.
+    /// True if this kernel exists twice here, and one of the two can begin early.
     fn begins_early(&self, kernel: config::Kernel) -> bool {
         self.gpu.begins_early() && kernel.to_string().ends_with("-fused")
     }

@@ -1,4 +1,4 @@
-//! What the kernels are told: structures of `kernels/ncc_wgmma.cuh`.
+//! Arguments of the kernels: structures of `kernels/ncc_wgmma.cuh`.
 
 use lockon_core::frame::{Rect, Size};
 

@@ -42,7 +42,7 @@ const SUM_BITS: usize = constant(PTX, "SUM_BITS");
 /// `cut_of` of `kernels/ncc_peaks.cuh`, which asserts this number.
 const CUT: f32 = 0.55;
 
-/// What `inverse_root` may be off by, 2^-22.9 of it.
+/// Maximum relative error of `inverse_root`: 2^-22.9.
 const ROOT_OFF: f64 = 1.2778e-7;
 
 /// A window's n SS - S S as `moments_of` keeps it where all peaks are wanted: 1 / sqrt, off by a part of
@@ -131,7 +131,7 @@ fn scores_lie_between_the_bounds_by_which_peaks_are_told() {
         assert!(bounds.contains(&score), "{n} {s} {ss} {t1} {t2} {st}: {score} is not in {bounds:?}");
         narrow += usize::from(most - least < 0.01);
     }
-    // They say something.
+    // Not trivial: many bounds are narrow.
     assert!(narrow > 100_000, "{narrow}");
 }
 

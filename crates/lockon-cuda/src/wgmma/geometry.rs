@@ -88,7 +88,7 @@ pub(super) fn chunks_and_steps(template: Size) -> (usize, usize) {
     ((template.width + 30) / 16, template.height / 2 + 2)
 }
 
-/// What a search finds of each template.
+/// The results that a search finds of each template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Finds {
     Best,
@@ -145,8 +145,9 @@ pub(super) fn geometry(
     })
 }
 
-/// What is taken for `count` templates: the launch that is done first, by what blocks take, on so many
-/// multiprocessors. Low tiles and few templates at once keep more of them busy, but cost more altogether.
+/// Chooses the geometry for `count` templates: the launch that is done first, by the blocks' cycles, on so
+/// many multiprocessors. Low tiles and few templates at once keep more of them busy, but cost more
+/// altogether.
 pub(super) fn best_geometry(
     finds: Finds,
     template: Size,
@@ -178,7 +179,7 @@ mod tests {
     use super::super::RESERVED_SHARED;
     use super::*;
 
-    /// What a block of an H100 or H200 can have.
+    /// Shared memory of a block on an H100 or H200.
     const SHARED: usize = 232_448 - RESERVED_SHARED;
 
     #[test]
@@ -200,7 +201,7 @@ mod tests {
                         } else {
                             assert_eq!(launch.at_once, 1);
                             assert!(launch.shared_bytes >= launch.tile_rows * TILE_X * (8 + 4), "{launch:?}");
-                            // Down to the last row and column that the last tile is asked for.
+                            // Down to the last row and column that the last tile has to cover.
                             let rows = launch.tile_rows - PEAKS_OVERLAP;
                             assert!(across * (TILE_X - PEAKS_OVERLAP) >= width - 1, "{launch:?}");
                             assert!(down * rows >= height - 1, "{launch:?}");

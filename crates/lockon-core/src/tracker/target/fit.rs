@@ -1,9 +1,9 @@
 //! How an object's box lies to the one that is followed.
 //!
-//! What a filter has learnt of a target it finds again, wherever that lies in the object: it keeps to what it
-//! was shown, not to the object's borders. A detector knows these. To teach the filter anew each time would
-//! take in the detector's own noise, so what it says is the place of the object's borders about what is
-//! followed, and the mean of what it said of late counts.
+//! A filter finds again whatever it has learnt of a target, wherever that lies in the object: it keeps to
+//! what it was shown, not to the object's borders. A detector knows these. Training the filter again each
+//! time would add the detector's own noise. So a detection counts as the place of the object's borders about
+//! the followed box, and the mean of the recent ones is used.
 
 /// Share of a new detection in the mean, once there were as many as that makes.
 const RATE: f64 = 0.3;
@@ -95,7 +95,7 @@ mod tests {
                 most = most.max((fit.of(FOLLOWED)[0] - 10.0).abs());
             }
         }
-        // A mean with the rate r keeps r / (2 - r) of what alternates.
+        // A mean with the rate r keeps r / (2 - r) of an alternating value.
         assert!((0.5..1.0).contains(&most), "{most}");
     }
 }

@@ -1,16 +1,16 @@
 //! One target: what is known of it, where it is, and how sure that is.
 //!
-//! Each frame is looked at in a wide window about where the target should be, to find it and to learn from,
-//! and then in a narrow one, which tells place and size more finely. Three things must agree for a track to
-//! be sure: the response of the filter is what it usually is, the box looks like what was seen before, and no
-//! other place is as good; measured in how much these vary for this target (`usual.rs`). Where they do not,
-//! the track is uncertain and nothing is learnt; when that lasts, it is lost, and a few windows of the frame
-//! are searched in each frame, nearest first. What is found must look like the target in several frames
-//! before it is believed.
+//! Each frame is looked at in a wide window about where the target should be, to find it and to learn from.
+//! Then a narrow window gives place and size more finely. Three things must agree for a track to be sure: the
+//! response of the filter is what it usually is, the box looks like what was seen before, and no other place
+//! is as good; measured in how much these vary for this target (`usual.rs`). Where they do not, the track is
+//! uncertain and nothing is learnt; when that lasts, it is lost, and a few windows of the frame are searched
+//! in each frame, nearest first. A target found there must look like the lost one in several frames before it
+//! is believed.
 //!
 //! Motion against the ground (`ground.rs`) is a witness of its own. A target that used to move and sticks to
 //! the ground now is lost at once, and what was learnt of late is forgotten, unless it looks as it did first.
-//! A target that goes on but looks strange has changed, and is learnt.
+//! A target that keeps moving but looks strange has changed, and is learnt.
 //!
 //! How likely the box is right is another question (`score.rs`): what is learnt answers for itself, so only
 //! the first look counts there.
@@ -40,14 +40,14 @@ pub(super) use search::Glance;
 /// (0.71).
 const SEARCH: f64 = 4.8;
 
-/// The same of the narrow window. 2.4 follows less well (mean AUC of 31 sequences, three starts each: 0.589),
-/// 3 and 3.5 alike (0.603 and 0.597).
+/// As above, for the narrow window. 2.4 follows less well (mean AUC of 31 sequences, three starts each:
+/// 0.589), 3 and 3.5 alike (0.603 and 0.597).
 const NARROW: f64 = 3.0;
 
-/// What each filter is drawn to. The wide one is to find the target whatever happened of late; the narrow one
-/// to follow it closely: with the memory of the wide one it follows less well (mean AUC of 31 sequences, 400
-/// frames, three starts each: 0.609 instead of 0.625; 10 and 10, or 15 and 5 without colour names: 0.619 and
-/// 0.621).
+/// The values that each filter is drawn to. The wide one is to find the target whatever happened of late; the
+/// narrow one to follow it closely: with the memory of the wide one it follows less well (mean AUC of 31
+/// sequences, 400 frames, three starts each: 0.609 instead of 0.625; 10 and 10, or 15 and 5 without colour
+/// names: 0.619 and 0.621).
 const WIDE_MEMORY: Memory = Memory { last: 40.0, first: 20.0 };
 const NARROW_MEMORY: Memory = Memory { last: 15.0, first: 5.0 };
 
@@ -63,8 +63,8 @@ const FLATNESS: f64 = 0.01;
 /// 0.602).
 const SIZE_DECAY: f64 = 0.005;
 
-/// A box is between a fifth and six times its first size; with fewer than five pixels on a side nothing can
-/// be told.
+/// A box is between a fifth and six times its first size; with fewer than five pixels on a side the target
+/// cannot be recognised.
 const LEAST_SIZE: f64 = 0.2;
 const MOST_SIZE: f64 = 6.0;
 const LEAST_SIDE: f64 = 5.0;
@@ -86,23 +86,23 @@ const FAMILIAR: f64 = 0.75;
 /// A box that looks less like what was seen before, relative to what is usual, is something else.
 const STRANGE: f64 = 0.35;
 
-/// A target that looks strange but goes on over the ground, and is no farther from what is usual in this
-/// frame than that, has changed: it is followed and learnt on, uncertain. -3 and -5 tell 0.50 and 0.68 of
+/// A target that looks strange but keeps moving over the ground has changed, if it is no farther than this
+/// from the usual in this frame: it is followed and learnt on, uncertain. -3 and -5 detect 0.50 and 0.68 of
 /// absences in eight sequences, instead of 0.92.
 const CHANGED: f64 = -4.0;
-/// A target that stands still and looks so much like it did first is no ground. What was ground looked like
-/// that by 0.33 at most, what stood still by itself by 0.26 to 0.73; 0.35 and 0.55 score alike.
+/// A target that stands still and looks so much like it did first is not ground. Boxes on ground had a
+/// likeness to the first look of 0.33 at most, targets that really stood still 0.26 to 0.73; 0.35 and 0.55
+/// score alike.
 const STILL_ITSELF: f64 = 0.45;
 
-/// How far likeness and the second peak together must be from what is usual, in their own spreads and as a
-/// mean over some three frames, for the target to be in doubt; and how near, for it to be trusted again, or
-/// what is in front would be learnt at the first chance. Doubt at 2 and at 3 tells 0.91 and 0.84 of absences,
-/// for 1.3 % and 0.6 % of good frames.
+/// How far likeness and the second peak together must be from the usual, in their own spreads and as a mean
+/// over some three frames, for the target to be in doubt; and how near, for it to be trusted again, or the
+/// object in front would be learnt at the first chance. Doubt at 2 and at 3 detects 0.91 and 0.84 of
+/// absences, for 1.3 % and 0.6 % of good frames.
 const IN_DOUBT: f64 = -2.5;
 const TRUSTED_AGAIN: f64 = -1.25;
 const SHORT_MEMORY: f64 = 0.3;
-/// One of the two counts as at most so far below, and above: it may tell alone, and must not make up for the
-/// other.
+/// Limits of each of the two, below and above: one alone may cause doubt, but must not make up for the other.
 const DEPARTURES: (f64, f64) = (-8.0, 2.0);
 
 /// Uncertain for more frames than this it is called lost; that the target is gone is likelier by then.
@@ -110,7 +110,7 @@ const PATIENCE: u32 = 4;
 /// After so many more the window about where it should be is given up, and the frame is searched.
 const WAITING: u32 = 8;
 
-/// A box of which less than this lies in the frame has left it.
+/// A box has left the frame if less than this share of it lies inside.
 const VISIBLE: f64 = 0.3;
 
 /// Frames from which was learnt, from one to the next time that this is kept, and how often. A target in
@@ -120,7 +120,7 @@ const KEPT: usize = 3;
 
 /// Rate at which the usual response is learnt: over some 20 frames.
 const RESPONSE_RATE: f64 = 0.05;
-/// What a box that is the target scores, before there is experience.
+/// The expected score of a box on its target, before there is experience.
 const EXPECTED: f64 = 0.8;
 const EXPECTED_SECOND: f64 = 0.5;
 
@@ -136,14 +136,14 @@ const RECENT_RATE: f32 = 0.05;
 /// Responses this near to another target are worth this share: two targets that look alike are not one.
 const RIVAL: f32 = 0.6;
 
-/// What is known of a frame, for every target.
+/// The data of a frame that all targets share.
 pub(super) struct Scene<'a> {
     pub(super) frame: &'a Frame,
     /// Since the last frame.
     pub(super) seconds: f64,
     /// How the camera moved since then, if that is known.
     pub(super) camera: Option<Motion>,
-    /// What moves against the ground; only where a target is searched for.
+    /// The parts that move against the ground; only where a target is searched for.
     pub(super) movers: &'a Movers,
 }
 
@@ -154,11 +154,11 @@ enum Mode {
     /// The frame is searched. The window that comes next, and whether it is upright: a target that had turned
     /// may come back either way.
     Searching { next: usize, is_upright: bool },
-    /// Found again, to be confirmed for so many frames; else `lost` was its box, and the search goes on.
+    /// Found again, to be confirmed for so many frames; else `lost` was its box, and the search continues.
     Confirming { frames: u32, lost: Window, next: usize },
 }
 
-/// What was learnt of a target until some frame.
+/// The state that was learnt of a target until some frame.
 struct Kept {
     wide: Learnt,
     narrow: Learnt,
@@ -366,7 +366,7 @@ impl Target {
             Self::inside(frame, before.x + lead(self.velocity.0), before.y + lead(self.velocity.1));
         let own = (before.x + self.velocity.0 * seconds, before.y + self.velocity.1 * seconds);
         // A place that is nearer to another target than to this one is that target's, if it is near at all.
-        // When two pass each other only their motion tells them apart, hence the forecasts.
+        // When two pass each other only their motion separates them, hence the forecasts.
         let squared =
             |(ax, ay): (f64, f64), (bx, by): (f64, f64)| (ax - bx) * (ax - bx) + (ay - by) * (ay - by);
         let worth = |place: (f64, f64)| {
@@ -395,8 +395,8 @@ impl Target {
         let enough = if doubtful == 0 { IN_DOUBT } else { TRUSTED_AGAIN };
         let is_doubtful = self.departure_of_late < enough;
         let is_strange = is_gone || is_doubtful;
-        // What turns or opens its wings looks like nothing before, as what is covered does; but it goes on,
-        // and the filter knows it. Once it is lost, it has to be found.
+        // A target that turns or opens its wings looks like nothing before, as a covered one does; but it
+        // keeps moving, and the filter knows it. Once it is lost, it has to be found.
         let may_change = is_strange && is_usual && departure > CHANGED && doubtful <= PATIENCE;
         let has_changed = may_change && self.ground.goes_on();
         if is_strange && !has_changed {
@@ -416,7 +416,7 @@ impl Target {
         }
         if self.move_over_ground(before, seconds, is_ground_known, !has_changed) {
             if self.first_likeness >= STILL_ITSELF {
-                // It rests. How it moves is learnt anew, or one odd look would lose it later.
+                // It rests. Its motion is learnt again from the start, or one odd look would lose it later.
                 self.ground = Ground::default();
             } else if doubtful == 0 {
                 self.go_back();
@@ -439,7 +439,7 @@ impl Target {
         self.learn((known, recent), expected, near, eyes);
     }
 
-    /// Takes in how far the box went over the ground. True if the target used to move and stands still.
+    /// Records how far the box moved over the ground. True if the target used to move and stands still.
     fn move_over_ground(
         &mut self,
         before: Window,
@@ -452,8 +452,7 @@ impl Target {
         self.ground.step(seconds, is_ground_known.then_some(step), is_sure)
     }
 
-    /// Gives the box its place and its size, as the narrow window shows them; `worth` says how much of a
-    /// response counts at a place.
+    /// Sets the box's place and size from the narrow window; `worth` weights the response at a place.
     fn sharpen(&mut self, frame: &Frame, worth: impl Fn((f64, f64)) -> f32, narrow: &mut Eye) {
         let mut look = |factor: f64| {
             narrow.look(frame, square(self.at, factor * NARROW), &self.colours);
@@ -501,7 +500,7 @@ impl Target {
         wide.learn_colours(&mut self.colours, from(place), (self.at.w, self.at.h), COLOUR_RATE);
     }
 
-    /// Keeps what is known now, in the room of what was kept first.
+    /// Keeps the current state; once [`KEPT`] are stored it replaces the oldest one.
     fn keep(&mut self) {
         if self.kept.len() < KEPT {
             let (wide, narrow) = (self.wide.learnt(), self.narrow.learnt());
@@ -528,9 +527,9 @@ impl Target {
 
     /// How far the last look at the target is from what is usual: 0 is as always, below is worse.
     ///
-    /// What slowly comes in front of a target, or what it leaves behind, is learnt as fast as it comes, and
-    /// responds well; but it looks less like what was there before, and more of its surroundings look like
-    /// it.
+    /// An object that slowly comes in front of a target, or a part that the target leaves behind, is learnt
+    /// as fast as it comes, and responds well. But it looks less like what was there before, and more of its
+    /// surroundings look like it.
     fn departure(&self) -> f64 {
         let look = self.usual_look.departure(self.likeness);
         let second = -self.usual_second.departure(self.second_peak_ratio);
@@ -538,7 +537,7 @@ impl Target {
         0.5 * (look.clamp(least, most) + second.clamp(least, most))
     }
 
-    /// The best place in a window about one; `worth` says how much of a response counts at a place.
+    /// Returns the best place in a window about a place; `worth` weights the response at a place.
     fn look_for(
         &mut self,
         frame: &Frame,
@@ -551,7 +550,7 @@ impl Target {
         sighting
     }
 
-    /// The same in a window about a box; nothing is remembered of it.
+    /// As above, in a window about a box; nothing is remembered of it.
     fn look_about(
         &self,
         frame: &Frame,

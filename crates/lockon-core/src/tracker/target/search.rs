@@ -19,9 +19,9 @@ const LEAST_WINDOWS: usize = 3;
 /// Their distance over their side. With the wide taper a target is seen up to 0.3 of the side from the
 /// middle.
 const WINDOW_STEP: f64 = 0.6;
-/// What is found again must respond and look like this share of what was usual, and be no farther from it,
-/// for so many frames. With a likeness of 0.6 half of the frames off target are `tracked`, instead of a
-/// quarter, and 0.57 instead of 0.49 of what was lost is found within 30 frames.
+/// A target found again must respond and look like this share of the usual, and be no farther from it, for so
+/// many frames. With a likeness of 0.6 half of the frames off target are `tracked`, instead of a quarter, and
+/// 0.57 instead of 0.49 of the lost targets are found within 30 frames.
 const FOUND_RESPONSE: f64 = 0.65;
 const FOUND_LOOK: f64 = 0.7;
 const FOUND_DEPARTURE: f64 = -2.5;
@@ -154,7 +154,7 @@ impl Target {
         let worth = |(x, y)| if is_taken(Window { x, y, ..lost }, rivals) { 0.0 } else { 1.0 };
         let sighting = self.look_for(frame, place, worth, &mut eyes.wide);
         let (x, y) = Self::inside(frame, place.0 + sighting.x, place.1 + sighting.y);
-        // It may have come back nearer or farther by one step of what the search tolerates.
+        // It may have come back nearer or farther by one step of the scale that the search tolerates.
         let boxes = [1.0, 1.0 / 1.2, 1.2].map(|factor| Window {
             x,
             y,
@@ -177,7 +177,7 @@ impl Target {
             self.mode = Mode::Confirming { frames: 0, lost, next: after };
         } else {
             self.at = lost;
-            // The same windows upright, if that is something else, then the next ones.
+            // Next are these windows upright, if they were turned; then the following ones.
             let is_upright = angle != 0.0;
             self.mode = Mode::Searching { next: if is_upright { next } else { after }, is_upright };
         }
@@ -202,7 +202,7 @@ impl Target {
         }
     }
 
-    /// What was found is another target: the search goes on.
+    /// Rejects the place that was found: it shows another target. The search continues.
     pub(in crate::tracker) fn refuse(&mut self) {
         if let Mode::Confirming { lost, next, .. } = self.mode {
             self.at = lost;

@@ -130,7 +130,7 @@ impl<T: Texel> Array<T> {
 
 impl<T> Drop for Array<T> {
     fn drop(&mut self) {
-        // SAFETY: made by `cuArray3DCreate_v2`, and nobody else destroys it; kernels that could read it are
+        // SAFETY: made by `cuArray3DCreate_v2`, and no other code destroys it; kernels that could read it are
         // done.
         self.gpu.free(|| unsafe {
             sys::cuCtxSynchronize().result()?;

@@ -21,17 +21,17 @@ pub(crate) const ELEMENTS: [Element; 5] =
 /// One way of reading a texture, and how far the device was from the model.
 #[derive(Debug, Clone)]
 pub struct FetchMode {
-    /// What the texture reads from.
+    /// The memory that the texture reads from.
     pub memory: &'static str,
     /// Element and channels, as `u8 x4`.
     pub texel: String,
     /// How neighbours make a value.
     pub filter: &'static str,
-    /// What a coordinate outside reads.
+    /// The value that a coordinate outside reads.
     pub address: String,
-    /// What a coordinate counts.
+    /// The unit that coordinates count.
     pub coordinates: &'static str,
-    /// What a fetch gives.
+    /// The form of the value that a fetch returns.
     pub read: &'static str,
     /// Fetches that were compared.
     pub fetches: usize,
@@ -55,7 +55,7 @@ pub(crate) fn every_sampling() -> impl Iterator<Item = Sampling> {
     })
 }
 
-/// Compares all modes that CUDA has, of all memories and texels, and tells each when it is done.
+/// Compares all modes that CUDA has, of all memories and texels, and reports each when it is done.
 #[cfg(feature = "bench")]
 pub(crate) fn compare_every_mode(gpu: &Gpu, tell: &mut dyn FnMut(&FetchMode)) -> Result<()> {
     let fetcher = Fetcher::new(gpu)?;
@@ -182,7 +182,7 @@ impl Fetcher {
         };
         let is_float = texture.element == Element::F32 || texture.sampling.read == Read::NormalisedFloat;
         let name = KERNELS[dimensions - 1][usize::from(is_float)][texture.channels / 2];
-        // What is not written stays a value that no texel has.
+        // Texels that are not written keep a value that no texel has.
         Ok(if is_float {
             self.run(name, texture, at, f32::NAN)?.into_iter().map(|texel| texel.map(f64::from)).collect()
         } else {

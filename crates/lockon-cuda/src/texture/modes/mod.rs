@@ -1,6 +1,6 @@
-//! What textures can do and no run takes: CUDA arrays, linear memory, filters, addressing. `lockon bench
-//! kernels` resamples a picture; `examples/texture_modes.rs` reads textures in every mode and compares what
-//! comes with a model of the unit.
+//! Features of textures that no run uses: CUDA arrays, linear memory, filters, addressing. `lockon bench
+//! kernels` resamples a picture; `examples/texture_modes.rs` reads textures in every mode and compares the
+//! results with a model of the unit.
 
 mod array;
 mod fetch;

@@ -1,4 +1,4 @@
-//! What the texture unit gives, computed on the processor as the CUDA Programming Guide's appendix on texture
+//! Results of the texture unit, computed on the processor as the CUDA Programming Guide's appendix on texture
 //! fetching says: with N texels along an axis and a coordinate of x texels,
 //!
 //! - point filter: texel `floor(x)`;
@@ -104,7 +104,7 @@ impl Model {
         high - low
     }
 
-    /// What a fetch at `at` gives; linear memory takes the first number as an index.
+    /// Returns the value of a fetch at `at`; linear memory takes the first number as an index.
     pub(super) fn fetch(&self, at: [f32; 3]) -> [f64; 4] {
         if self.memory == Memory::Linear {
             let index = at[0] as i64;
@@ -156,7 +156,7 @@ impl Model {
         }
     }
 
-    /// Which texel of the axis stands for texel `i`; none is the border.
+    /// Returns the texel of the axis that is read for texel `i`; none is the border.
     fn texel(&self, axis: usize, i: i64) -> Option<usize> {
         let length = self.size[axis] as i64;
         let i = match self.sampling.address {

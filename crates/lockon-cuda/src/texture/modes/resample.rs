@@ -31,8 +31,8 @@ impl Resample {
     /// start of `out`, row after row, without waiting: `out` and the texture must be kept until it is done.
     /// Returns the picture's size, which is that of the smallest box around it.
     ///
-    /// What lies outside is what the texture's addressing says. One fetch a pixel: at less than half the size
-    /// pixels are passed over, unlike on the host.
+    /// Points outside the texture get the value that its addressing defines. One fetch a pixel: at less than
+    /// half the size pixels are passed over, unlike on the host.
     ///
     /// # Errors
     /// `Other` if the texture is not of u8 in one channel and two dimensions, with a linear filter and
@@ -83,7 +83,8 @@ impl Resample {
         ];
         // SAFETY: the arguments are those of `resample` in kernels/texture.cu, of their types and in their
         // order. It writes the `turned.area()` bytes that `out` was asserted to have; the texture's memory
-        // lives, as whoever made the texture promised (`Texture::over_rows`) or the texture sees to itself.
+        // lives, as the caller that made the texture promised (`Texture::over_rows`) or the texture itself
+        // ensures.
         unsafe { stream.launch(&self.kernel, grid, block, 0, args) }?;
         Ok(turned)
     }
@@ -130,8 +131,8 @@ mod tests {
         Plane::from_vec(out, turned)
     }
 
-    /// What the kernel's formula gives with the model for a texture. The kernel is compiled without fused
-    /// multiply-adds, so that the coordinates are the same.
+    /// Returns the result of the kernel's formula with the model for a texture. The kernel is compiled
+    /// without fused multiply-adds, so that the coordinates are the same.
     fn resampled_by_model(sampling: Sampling, scale: f64, angle: f64) -> Plane {
         let picture = picture();
         let Size { width: w, height: h } = picture.size();
