@@ -16,7 +16,7 @@ pub fn register() -> Result<(), glib::BoolError> {
     definition::plugin_register_static()
 }
 
-/// What GStreamer looks for in a plugin's file.
+/// The entry points that GStreamer looks for in a plugin's file.
 mod definition {
     fn plugin_init(plugin: &gst::Plugin) -> Result<(), gst::glib::BoolError> {
         crate::lockon::register(plugin)
@@ -27,7 +27,7 @@ mod definition {
         env!("CARGO_PKG_DESCRIPTION"),
         plugin_init,
         concat!(env!("CARGO_PKG_VERSION"), "-", env!("COMMIT_ID")),
-        // What GStreamer calls MIT OR Apache-2.0: it knows a fixed list of names.
+        // GStreamer's name for MIT OR Apache-2.0: it knows a fixed list of names.
         "MIT/X11",
         env!("CARGO_PKG_NAME"),
         "lockon",

@@ -1,4 +1,4 @@
-//! Which cameras this machine has.
+//! Lists the cameras of this machine.
 
 use gst::prelude::*;
 
@@ -7,7 +7,7 @@ use super::launch;
 /// A camera that can be opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Camera {
-    /// What it calls itself.
+    /// The name that the camera reports.
     pub name: String,
     /// Its device, as in `/dev/video0`.
     pub device: String,
@@ -30,7 +30,7 @@ pub fn cameras() -> Vec<Camera> {
     listed(monitor.devices().iter().filter_map(camera).collect())
 }
 
-/// Those that can be opened, by their devices; some are found in two ways.
+/// Returns the cameras that can be opened, by their devices; some are found in two ways.
 fn listed(mut found: Vec<Camera>) -> Vec<Camera> {
     found.retain(|camera| camera.device.starts_with("/dev/video"));
     found.sort_by(|one, other| one.device.cmp(&other.device));

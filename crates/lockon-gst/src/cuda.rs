@@ -51,7 +51,7 @@ struct CudaMemory {
     context: *mut c_void,
 }
 
-/// What of libgstcuda is called.
+/// The functions of libgstcuda that are called.
 struct Functions {
     /// A `GstCudaContext` of a driver's context, which lives longer.
     wrap: unsafe extern "C" fn(*mut c_void, c_int) -> *mut c_void,
@@ -118,7 +118,7 @@ unsafe fn symbol<T: Copy>(library: &'static Library, name: &str) -> std::result:
     unsafe { library.get::<T>(name).map(|found| *found) }.map_err(|error| error.to_string())
 }
 
-/// What asks for a device. The answer may take as long as the driver takes to open it.
+/// Requests a device. The answer may take as long as the driver takes to open it.
 type Ask = dyn Fn() -> Option<Arc<dyn SurfaceDevice>> + Send + Sync;
 
 /// The device that decoders may leave their pictures on, if there is one.
@@ -141,8 +141,8 @@ impl Surfaces {
         self.0.as_ref().filter(|_| is_usable()).and_then(|ask| ask())
     }
 
-    /// Tells a decoder on the host to write its pictures into page-locked memory, from which the device takes
-    /// them, unless it is told of memory by somebody else. Waits until the device is open.
+    /// Offers page-locked memory to a decoder on the host, from which the device takes pictures without a
+    /// copy, unless another element has offered memory. Waits until the device is open.
     pub fn offer_pinned_memory(&self, query: &mut gst::query::Allocation) {
         let is_taken = query.allocation_params().any(|(allocator, _)| allocator.is_some());
         let params = query.allocation_params().next().map(|(_, params)| params);
@@ -154,7 +154,7 @@ impl Surfaces {
         let Some(device) = self.0.as_ref().and_then(|ask| ask()) else { return };
         let allocator = PinnedAllocator::new(device);
         match params {
-            // What downstream wishes of memory beside who gives it stays its wish.
+            // Downstream's other requirements for memory are kept; only the allocator is replaced.
             Some(params) => query.set_nth_allocation_param(0, Some(&allocator), params),
             None => query.add_allocation_param(Some(&allocator), gst::AllocationParams::default()),
         }
@@ -226,11 +226,11 @@ pub fn is_on_device(buffer: &gst::BufferRef) -> bool {
     }
 }
 
-/// GStreamer's contexts of devices. A device stays open from when it has one on: who decodes there may keep
-/// what belongs to it for longer than anything of ours.
+/// GStreamer's contexts of devices. A device stays open once it has one: a decoder may keep what belongs to
+/// it for longer than anything of ours.
 static KNOWN: Mutex<Vec<(Arc<dyn SurfaceDevice>, gst::Context)>> = Mutex::new(Vec::new());
 
-/// Lets go of devices that have failed for good, so that they can be opened anew.
+/// Removes devices that have failed for good, so that they can be opened again.
 pub fn forget_lost() {
     lock(&KNOWN).retain(|(device, _)| !device.is_lost());
 }
@@ -264,7 +264,7 @@ struct Mapped {
     info: ffi::GstMapInfo,
 }
 
-// SAFETY: a map of memory is not bound to a thread, and nobody uses it but to end it.
+// SAFETY: a map of memory is not bound to a thread, and it is only used to end it.
 unsafe impl Send for Mapped {}
 // SAFETY: nothing can be done with a borrow of it.
 unsafe impl Sync for Mapped {}
@@ -313,7 +313,7 @@ impl Drop for MappedForPainting<'_> {
     }
 }
 
-/// Where a buffer's picture lies on its device; `None` if it cannot be mapped there.
+/// Returns where a buffer's picture lies on its device; `None` if it cannot be mapped there.
 fn memory_of(buffer: &gst::Buffer, info: &gst_video::VideoInfo) -> Option<DeviceMemory> {
     let functions = library()?;
     let memory = buffer.peek_memory(0).as_mut_ptr();
@@ -365,7 +365,7 @@ unsafe fn describe(
     }
 }
 
-/// Those of caps whose pictures lie in the host's memory.
+/// Returns the caps whose pictures lie in the host's memory.
 pub fn without_device_memory(caps: &gst::Caps) -> gst::Caps {
     if caps.is_any() {
         return caps.clone();

@@ -1,4 +1,4 @@
-//! Where a video file can be cut: key frames, with which a decoder can begin. Nothing is decoded.
+//! Finds where a video file can be cut: key frames, with which a decoder can begin. Nothing is decoded.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -14,11 +14,12 @@ use lockon_core::locks::lock;
 /// How long the demuxer may take to find one place.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The times of key frames in nanoseconds, in order and none twice: for each place that `places` gives for a
-/// video of that length, the last one that is not after it. The video's beginning is none of them.
+/// Returns the times of key frames in nanoseconds, in order and without repeats: for each place that `places`
+/// returns for a video of that length, the last key frame that is not after it. The video's beginning is left
+/// out.
 ///
 /// # Errors
-/// `File` if it cannot be read; `NoVideo` if it tells no length, or not where its key frames are.
+/// `File` if it cannot be read; `NoVideo` if its length or the places of its key frames are not known.
 pub fn key_frames(path: &Path, places: impl FnOnce(u64) -> Vec<u64>) -> Result<Vec<u64>> {
     launch::init()?;
     path.metadata().map_err(Error::file("read", path))?;
@@ -65,7 +66,7 @@ impl Reading {
                 return;
             }
             drop(free);
-            // What nobody wants flows into nothing.
+            // Other streams flow into a sink that drops them.
             if let (Some(pipeline), Ok(nothing)) =
                 (weak.upgrade(), gst::ElementFactory::make("fakesink").build())
             {
@@ -81,7 +82,7 @@ impl Reading {
         reading.packet().map(|_| reading)
     }
 
-    /// The next packet. The sink has room for one, and what was in it before a seek is thrown away.
+    /// Returns the next packet. The sink has room for one, and a packet from before a seek is thrown away.
     fn packet(&self) -> Option<gst::Sample> {
         self.sink.try_pull_sample(gst::ClockTime::try_from(PATIENCE).ok())
     }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Once};
 
 use gst::DebugLevel;
 
-/// Errors of one pipeline, the first of which is told.
+/// Counts the errors of one pipeline; the first one is reported.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Errors(Arc<AtomicU64>);
 
@@ -48,7 +48,7 @@ impl Errors {
 /// Errors on threads that work for no pipeline, as far as we know.
 static ELSEWHERE: AtomicU64 = AtomicU64::new(0);
 
-/// How many sources had been opened when the last of these was told.
+/// Number of sources that had been opened when the last of these errors was reported.
 static TOLD_ELSEWHERE: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// Sources that are open, and how many have been opened.
@@ -74,7 +74,8 @@ impl Default for Company {
 }
 
 impl Company {
-    /// Errors of threads that belong to nobody: the source's, if there has been no other one.
+    /// Returns the number of errors of threads that no pipeline has claimed: they are the source's, if there
+    /// has been no other one.
     pub(super) fn errors_elsewhere(&self) -> u64 {
         let is_alone = self.was_alone && OPENED.load(Ordering::Relaxed) == self.opened;
         if is_alone { ELSEWHERE.load(Ordering::Relaxed) - self.elsewhere_before } else { 0 }
@@ -94,7 +95,7 @@ const END_OF_GIF: &str = "invalid block label";
 pub(super) fn watch() {
     static WATCHING: Once = Once::new();
     WATCHING.call_once(|| {
-        // Who asked for a log gets it as asked; libav's errors are in it from level 1 on.
+        // A log that the user asked for is left as it is; libav's errors are in it from level 1 on.
         if std::env::var_os("GST_DEBUG").is_none() {
             gst::log::remove_default_log_function();
             gst::log::set_threshold_for_name("libav", DebugLevel::Error);
@@ -119,7 +120,8 @@ pub(super) fn watch() {
                     errors.count()
                 } else {
                     ELSEWHERE.fetch_add(1, Ordering::Relaxed);
-                    // Once for each video that was opened: nobody knows whose it is.
+                    // Reported once for each video that was opened: it is not known which video has the
+                    // error.
                     let opened = OPENED.load(Ordering::Relaxed);
                     TOLD_ELSEWHERE.swap(opened, Ordering::Relaxed) != opened
                 };

@@ -1,5 +1,5 @@
-//! What detectors in front of lockon found: regions of interest that lie on frames, and with the feature
-//! `v1_24` analytics metadata too.
+//! Reads the results of detectors in front of lockon: regions of interest that lie on frames, and with the
+//! feature `v1_24` analytics metadata too.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lockon_core::frame::{Rect, Size};
 use lockon_core::results::Detection;
 
-/// Which detections are followed.
+/// Selects the detections to follow.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Wanted {
     /// Their classes, as the detector names them; all if none is named.
@@ -20,7 +20,7 @@ pub struct Wanted {
 pub const OWN_FIELD: &str = "roi-id";
 
 impl Wanted {
-    /// A detection that is wanted, as far as it lies in the frame. What is no number is no score.
+    /// Returns the detection if it is wanted, as far as it lies in the frame. NaN is no score.
     fn take(&self, label: &str, score: f64, rect: Rect, frame: Size) -> Option<Detection> {
         let is_wanted = self.labels.is_empty() || self.labels.iter().any(|name| name == label);
         let Rect { x, y, w, h } = rect.cut_to(frame).filter(|_| is_wanted && score >= self.min_score)?;
@@ -93,7 +93,7 @@ pub mod analytics {
         relations.iter::<AnalyticsODMtd>().filter_map(entry).collect()
     }
 
-    /// Adds those that are wanted and do not lie on the buffer as a region of interest too.
+    /// Adds detections that are wanted and do not lie on the buffer as a region of interest too.
     pub(super) fn add(buffer: &gst::BufferRef, wanted: &Wanted, frame: Size, found: &mut Vec<Detection>) {
         for Entry { label, rect, score, .. } in entries(buffer) {
             let mut regions = buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>();
@@ -112,7 +112,7 @@ pub struct Detected {
 }
 
 impl Detected {
-    /// Keeps those that are wanted, if any are.
+    /// Returns a collector of wanted detections; it collects none if `wanted` is `None`.
     pub fn new(wanted: Option<Wanted>) -> Self {
         Self { wanted, waiting: VecDeque::new() }
     }
@@ -126,7 +126,7 @@ impl Detected {
         }
     }
 
-    /// Adds those of a frame. Those of frames before it are forgotten.
+    /// Adds the detections of a frame. Detections of frames before it are forgotten.
     pub fn take(&mut self, frame: u64, found: &mut Vec<Detection>) {
         while self.waiting.front().is_some_and(|(index, _)| *index <= frame) {
             let next = self.waiting.pop_front();

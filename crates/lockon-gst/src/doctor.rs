@@ -1,7 +1,7 @@
 //! Finds the parts that are installed and missing, and the command that fixes it.
 //!
-//! [`check`] looks and gives plain data; nothing is printed, opened or started here. A package is told by the
-//! elements that it brings, since those are what GStreamer itself can be asked for.
+//! [`check`] looks and returns plain data; nothing is printed, opened or started here. A package is
+//! recognised by the elements that it brings, since GStreamer itself can be asked only for elements.
 
 use std::path::{Path, PathBuf};
 
@@ -9,20 +9,20 @@ use crate::cuda;
 use crate::launch;
 use crate::source::nvidia_codecs;
 
-/// What was looked for, and what came of it.
+/// One thing that was checked, and the result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// `GStreamer`, a package, `camera`, `cuda`.
     pub subject: String,
-    /// How it is.
+    /// State of the part.
     pub health: Health,
-    /// What was found or is missing, and what that means.
+    /// The part that was found or is missing, and what that means.
     pub detail: String,
     /// The remedy, if there is one: a command if it is a package.
     pub fix: Option<String>,
 }
 
-/// How something that was looked for is.
+/// The state of a part that was checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
     /// As it should be.
@@ -39,7 +39,8 @@ impl Finding {
     }
 }
 
-/// What lockon uses of each package: the package, what it is for, and its elements, with one space between.
+/// The elements that lockon uses of each package: the package, its purpose, and its elements, with one space
+/// between.
 const NEEDED: &[(&str, &str, &str)] = &[
     (
         "gstreamer1.0-plugins-base",
@@ -154,7 +155,7 @@ fn camera() -> Finding {
     Finding::new("camera", Health::Good, names.collect::<Vec<_>>().join(", "))
 }
 
-/// What a camera calls itself.
+/// Returns the name that a camera reports.
 fn camera_name(device: &Path) -> Option<String> {
     let file = Path::new("/sys/class/video4linux").join(device.file_name()?).join("name");
     Some(std::fs::read_to_string(file).ok()?.trim().to_owned())
@@ -196,7 +197,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("gstreamer1.0-gtk3", "gtksink gtkglsink"),
 ];
 
-/// Families of elements that are told by how their names begin.
+/// Families of elements that are recognised by how their names begin.
 const FAMILIES: &[(&str, &str)] = &[
     ("avdec_", "gstreamer1.0-libav"),
     ("avenc_", "gstreamer1.0-libav"),

@@ -24,7 +24,7 @@ pub struct Encoder {
     /// Ours, before the element and behind it.
     source: gst::Pad,
     _sink: gst::Pad,
-    /// What has come out.
+    /// The encoded pictures.
     made: Receiver<gst::Buffer>,
     /// For pictures of one format and size.
     made_for: Option<(gst_video::VideoInfo, gst_video::VideoBufferPool)>,
@@ -32,7 +32,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// One of that quality, from 0 to 100.
+    /// Returns an encoder of that quality, from 0 to 100.
     ///
     /// # Errors
     /// `Pipeline` or `MissingElement` if there is no `jpegenc`.
@@ -57,7 +57,7 @@ impl Encoder {
             .chain_function(move |_, _, buffer| {
                 sender.try_send(buffer).map(|()| gst::FlowSuccess::Ok).map_err(|_| gst::FlowError::Error)
             })
-            // Nobody is behind it who would want to hear.
+            // No element follows that would need the events.
             .event_function(|_, _, _| true)
             .build();
         let is_linked = element.static_pad("sink").is_some_and(|pad| source.link(&pad).is_ok())
@@ -88,7 +88,7 @@ impl Encoder {
         Ok(bytes.to_vec())
     }
 
-    /// Tells the encoder what comes, and where it lies.
+    /// Sends the encoder the format of the pictures to come, and where their planes lie.
     fn make_for(
         &self,
         format: gst_video::VideoFormat,
@@ -101,7 +101,7 @@ impl Encoder {
         if !self.source.peer_query_accept_caps(&caps) {
             return Err(gst::glib::bool_error!("it does not take {caps}"));
         }
-        // Whether an event was taken is told by the push of the buffer behind it.
+        // The push of the buffer after an event shows whether the event was accepted.
         let is_first = self.pictures == 0;
         let segment = || gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new());
         let start = is_first.then(|| gst::event::StreamStart::new("planes"));
@@ -144,7 +144,7 @@ impl Encoder {
             for (to, row) in rows.zip(plane.rows()) {
                 let (to, behind) = to.split_at_mut(row.len());
                 to.copy_from_slice(row);
-                // Nothing that an edge could ring from.
+                // Filled with the last sample: an edge here could ring.
                 behind.fill(row.last().copied().unwrap_or_default());
             }
         }

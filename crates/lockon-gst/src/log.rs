@@ -22,9 +22,8 @@ pub const PREFIX: &str = "gst:";
 /// Sends GStreamer's log to `tracing`, in the place of standard error. `levels` are of categories whose names
 /// begin so, the empty one for all of them; more special ones come later.
 ///
-/// Where nothing is asked for nothing is installed, and GStreamer's log costs what it always costs: a
-/// comparison. Whoever sets `GST_DEBUG` has chosen levels, which are left as they are. With `GST_DEBUG_FILE`
-/// too the log goes into that file, as ever.
+/// Without levels nothing is installed, and GStreamer's log costs what it always costs: a comparison. Levels
+/// in `GST_DEBUG` are left as they are. With `GST_DEBUG_FILE` too the log goes into that file, as ever.
 pub fn join<'a>(levels: impl IntoIterator<Item = (&'a str, LevelFilter)>) {
     let is_set = |name| std::env::var_os(name).is_some_and(|value: std::ffi::OsString| !value.is_empty());
     if is_set("GST_DEBUG_FILE") {
@@ -35,7 +34,7 @@ pub fn join<'a>(levels: impl IntoIterator<Item = (&'a str, LevelFilter)>) {
         let level = threshold(level);
         is_wanted |= level != gst::DebugLevel::None;
         if category.is_empty() {
-            // A threshold for all would undo those that GST_DEBUG set.
+            // A threshold for all categories would undo those that GST_DEBUG set.
             if !is_set("GST_DEBUG") {
                 gst::log::set_default_threshold(level);
             }
@@ -68,7 +67,7 @@ fn threshold(level: LevelFilter) -> gst::DebugLevel {
         Some(Level::WARN) => gst::DebugLevel::Warning,
         Some(Level::INFO) => gst::DebugLevel::Info,
         Some(Level::DEBUG) => gst::DebugLevel::Debug,
-        // What comes for every buffer; memory dumps are for those who name them in GST_DEBUG.
+        // Messages for every buffer; memory dumps need GST_DEBUG.
         Some(Level::TRACE) => gst::DebugLevel::Trace,
     }
 }

@@ -1,11 +1,11 @@
 //! Buffers in page-locked memory: decoders on the host write into what the device takes frames from, so that
 //! nothing copies them in between.
 //!
-//! A decoder asks downstream what to allocate its pictures with. It is told of this allocator, and makes its
-//! own pool of buffers with the padding that it needs.
+//! A decoder asks downstream for an allocator for its pictures. The answer is this allocator; the decoder
+//! makes its own pool of buffers with the padding that it needs.
 //!
-//! Those of `FFmpeg` keep their pictures mapped for writing, since others refer to them, and GStreamer hands
-//! such a picture on as a copy. What copies a memory asks the memory's own allocator for another one, so a
+//! Decoders of `FFmpeg` keep their pictures mapped for writing, since others refer to them, and GStreamer
+//! hands such a picture on as a copy. A copy of a memory is allocated by the memory's own allocator, so a
 //! picture lies in page-locked memory only if its memory is this allocator's, not one that wraps some bytes.
 
 #![expect(unsafe_code, reason = "an allocator of GStreamer's is a table of functions of C")]
@@ -43,7 +43,7 @@ mod imp {
     use lockon_core::device_memory::PinnedMemory;
     use lockon_core::locks::lock;
 
-    /// What this memory is called.
+    /// The name of this type of memory.
     const MEMORY: &CStr = c"lockon.pinned";
 
     /// A memory of this allocator.
@@ -75,7 +75,7 @@ mod imp {
     impl ObjectImpl for PinnedAllocator {
         fn constructed(&self) {
             self.parent_constructed();
-            // SAFETY: nobody else knows the new allocator, which begins with this structure.
+            // SAFETY: no other code knows the new allocator, which begins with this structure.
             let functions = unsafe { &mut *self.as_ptr() };
             functions.mem_type = MEMORY.as_ptr();
             functions.mem_map = Some(map);
@@ -113,7 +113,7 @@ mod imp {
         }
 
         unsafe fn free(&self, memory: *mut ffi::GstMemory) {
-            // SAFETY: it is one of `memory` or `share`, which boxed it, and nobody has it any more.
+            // SAFETY: it is one of `memory` or `share`, which boxed it, and no other code has it any more.
             let memory = unsafe { Box::from_raw(memory.cast::<Memory>()) };
             if let Some(block) = memory.block {
                 let mut spare = lock(&self.spare);
@@ -144,7 +144,7 @@ mod imp {
             }
         }
 
-        /// A memory of all bytes of a block, of which `size` from `offset` on count.
+        /// Returns a memory with all bytes of a block; `size` bytes from `offset` on count.
         fn memory(&self, mut block: Block, flags: u32, offset: usize, size: usize) -> *mut ffi::GstMemory {
             let bytes = (*block).as_mut();
             let (first, all) = (bytes.as_mut_ptr(), bytes.len());

@@ -124,7 +124,7 @@ mod tests {
         let level = |index: usize, of: usize| [index, 255 - index, index / 2][of] as u8;
         let mut data = Vec::new();
         for of in 0..3 {
-            // 16 bits each, of which both bytes are equal.
+            // 16 bits each; both bytes are equal.
             data.extend((0..256).flat_map(|index| [level(index, of); 2]));
         }
         let pixels = [0_u8, 9, 100, 255, 3, 77, 200, 128];

@@ -1,10 +1,10 @@
-//! Files from which nothing comes any more, although nobody holds them up.
+//! Files that deliver nothing any more, although nothing else holds them up.
 //!
 //! Three causes are known. `decodebin` hears no errors of a demuxer while it connects it, so one that fails
-//! at once fails unheard: its thread pauses, and all others wait for it. A file that is opened anew mostly
-//! tells what is wrong. The demuxers of libav (GIF) in GStreamer 1.22 are told at the end of a file that
-//! there is nothing *yet*, and read there for ever. That of MP4 reads fragments without an index over and
-//! over. Whatever else there may be is noticed by the time in which nothing moves.
+//! at once fails unheard: its thread pauses, and all others wait for it. Opening the file again mostly shows
+//! the error. The demuxers of libav (GIF) in GStreamer 1.22 are informed at the end of a file that there is
+//! nothing *yet*, and read there for ever. The demuxer of MP4 reads fragments without an index over and over.
+//! Any other cause is noticed by the time in which nothing moves.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -23,21 +23,21 @@ const AT_REST: Duration = Duration::from_millis(400);
 /// move.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
 
-/// So often a demuxer may read at the end of a file in succession. One that looks for an index there does it
-/// a few times.
+/// Maximum reads of a demuxer at the end of a file in succession. A demuxer that looks for an index there
+/// reads a few times.
 const MOST_READS_AT_END: u32 = 64;
 
-/// So often one place of a file may be read without a frame from it.
+/// Maximum reads of one place of a file without a frame from it.
 const MOST_READS_OF_ONE_PLACE: u32 = 1000;
 
-/// How long between two looks at a pipeline's threads: each looks at all of its pads.
+/// Pause between two looks at a pipeline's threads: each looks at all of its pads.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How much of the time between two looks counts at most. Who looks seldomer was held up itself: by Ctrl-Z,
-/// by a machine that slept.
+/// Maximum time between two looks that counts. After a longer pause the observer was held up itself: by
+/// Ctrl-Z, by a machine that slept.
 const MOST_BETWEEN_LOOKS: Duration = STOP_CHECK.saturating_mul(4);
 
-/// Adds up the time in which nothing happens, as far as somebody looks.
+/// Adds up the time in which nothing happens, between calls of [`Stillness::look`].
 #[derive(Debug, Default)]
 pub(super) struct Stillness {
     lasted: Duration,
@@ -45,7 +45,7 @@ pub(super) struct Stillness {
 }
 
 impl Stillness {
-    /// How long it has lasted, `now` that somebody looks: nothing at the first look.
+    /// Returns how long nothing has happened until `now`: zero at the first look.
     pub(super) fn look(&mut self, now: Instant) -> Duration {
         if let Some(looked) = self.looked.replace(now) {
             self.lasted += now.saturating_duration_since(looked).min(MOST_BETWEEN_LOOKS);
@@ -53,7 +53,7 @@ impl Stillness {
         self.lasted
     }
 
-    /// Something happened: it begins anew with the next look.
+    /// Something happened: the time starts again with the next look.
     pub(super) fn end(&mut self) {
         *self = Self::default();
     }
@@ -72,7 +72,7 @@ pub(super) struct Watchdog {
     looked: Option<Instant>,
 }
 
-/// What was read of a file.
+/// Counts the reads of a file.
 #[derive(Debug, Default)]
 struct Reads {
     /// Bytes of the file up to the last that was ever read.
@@ -110,7 +110,7 @@ pub(super) enum Stuck {
 }
 
 impl Stuck {
-    /// What is wrong, for people.
+    /// Describes the error, for users.
     pub(super) fn reason(self) -> String {
         match self {
             Self::AtRest => "the file is damaged: what should read it gave up without a word".to_owned(),
@@ -131,7 +131,7 @@ impl Watchdog {
             let told = Arc::clone(&reads);
             let both_ways = gst::PadProbeType::BUFFER | gst::PadProbeType::PULL | gst::PadProbeType::PUSH;
             pad.add_probe(both_ways, move |_, info| {
-                // What has no offset says that by the largest number.
+                // A buffer without an offset has the largest number as its offset.
                 if let Some(buffer) = info.buffer().filter(|buffer| buffer.offset() != u64::MAX) {
                     lock(&told).add(buffer.offset(), buffer.size() as u64);
                 }
@@ -148,7 +148,7 @@ impl Watchdog {
         Self { pipeline: pipeline.downgrade(), reads, read: 0, still, resting, looked: None }
     }
 
-    /// Somebody else may hold the pipeline up, or a frame came: waiting begins anew.
+    /// The pipeline may be held up from outside, or a frame came: waiting starts again.
     pub(super) fn reset(&mut self) {
         self.still.end();
         self.resting.end();
@@ -156,7 +156,7 @@ impl Watchdog {
         (reads.count, reads.returns) = (0, 0);
     }
 
-    /// Looks at the pipeline while a frame is waited for that nobody holds up.
+    /// Looks at the pipeline while the caller waits for a frame and nothing else holds it up.
     pub(super) fn look(&mut self) -> Option<Stuck> {
         self.look_at(Instant::now())
     }
@@ -203,7 +203,7 @@ fn is_at_rest(pipeline: &gst::Pipeline) -> bool {
     has_paused
 }
 
-/// Makes a demuxer that reads on and on at the end of a file fail there, which is what the end is to it.
+/// Makes a demuxer that reads on and on at the end of a file fail there; it takes the failure as the end.
 fn end_reads_at_the_end(pad: &gst::Pad) {
     let reads = AtomicU32::new(0);
     pad.add_probe(gst::PadProbeType::PULL | gst::PadProbeType::BLOCK, move |pad, info| {
@@ -215,8 +215,8 @@ fn end_reads_at_the_end(pad: &gst::Pad) {
         if reads.fetch_add(1, Ordering::Relaxed) < MOST_READS_AT_END {
             return gst::PadProbeReturn::Pass;
         }
-        // A read of what is not linked fails, and that it understands: frames that it has are passed on, and
-        // the end.
+        // A read of an unlinked pad fails, and the demuxer understands that: it passes on the frames that it
+        // has, and the end.
         if let Some(peer) = pad.peer() {
             let _ = peer.unlink(pad);
         }
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_pipeline_whose_threads_have_all_paused_is_at_rest() {
-        // An end that was dropped on the way is what a failure that nobody heard looks like.
+        // A dropped end looks like a failure that no element has received.
         assert_eq!(stuck("fakesrc name=input num-buffers=3 ! fakesink"), Some(Stuck::AtRest));
     }
 
@@ -271,7 +271,7 @@ mod tests {
         let mut watch = Watchdog::new(running.pipeline(), &source);
         let start = Instant::now();
         assert_eq!(watch.look_at(start), None);
-        // Nobody looked for an hour, three times.
+        // There was no look for an hour, three times.
         let hours = [1, 2, 3].map(|hour| start + Duration::from_hours(hour));
         assert_eq!(hours.map(|now| watch.look_at(now)), [None; 3]);
         let end = hours[2];

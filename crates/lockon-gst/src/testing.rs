@@ -1,4 +1,4 @@
-//! What tests of several modules share: files that GStreamer makes.
+//! Helpers for tests of several modules: files that GStreamer makes.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

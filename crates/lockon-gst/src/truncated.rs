@@ -1,9 +1,9 @@
 //! Files that end before they say they do: a download that broke off, a camera that lost power.
 //!
-//! Demuxers play such files as far as they go and then tell an ordinary end. Users should hear that a part is
-//! missing, so the outermost layer of the file is asked for its length: boxes of MP4 and `QuickTime`, the
+//! Demuxers play such files as far as possible and then report an ordinary end. Users should hear that a part
+//! is missing, so the length is read from the outermost layer of the file: boxes of MP4 and `QuickTime`, the
 //! RIFF header of AVI, elements of Matroska, packets of MPEG transport streams. A transport stream that ends
-//! with a packet does not tell that more would follow.
+//! with a packet does not show that more would follow.
 
 use std::fmt;
 use std::fs::File;
@@ -13,7 +13,7 @@ use std::path::Path;
 /// How much of a file is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Truncation {
-    /// Bytes that it should have, as far as it tells.
+    /// Bytes that the file should have, by its headers.
     needed: u64,
     /// Bytes that it has.
     length: u64,
@@ -29,7 +29,7 @@ impl fmt::Display for Truncation {
     }
 }
 
-/// What is missing of the file; `None` if nothing is, or if its kind does not tell.
+/// Returns the missing part of the file; `None` if nothing is missing, or if its kind does not show that.
 ///
 /// Nothing but a regular file is opened: a pipe would lose what is read of it here, and wait for a writer
 /// first.
@@ -45,8 +45,8 @@ pub fn truncation(path: &Path) -> Option<Truncation> {
 /// file that is made to keep us busy has no more.
 const MAX_ELEMENTS: usize = 1 << 22;
 
-/// What the outermost headers of a file of `length` bytes ask for, whether that is missing or not; `None` if
-/// its kind does not tell.
+/// Returns the length that the outermost headers of a file of `length` bytes require, whether a part is
+/// missing or not; `None` if its kind does not show that.
 ///
 /// # Errors
 /// If it cannot be read, or ends in the middle of a header.
@@ -55,7 +55,7 @@ pub fn measured(file: &mut (impl Read + Seek), length: u64) -> Result<Option<Tru
     file.read_exact(&mut header[..8])?;
     let [a, b, c, d, kind @ ..] = *header.first_chunk::<8>().expect("the header is longer");
     if [a, b, c, d] == *b"RIFF" {
-        // Who writes to a pipe cannot go back to fill the size in.
+        // A writer to a pipe cannot go back to fill the size in.
         let size = Some(u32::from_le_bytes(kind)).filter(|size| !matches!(*size, 0 | u32::MAX));
         return Ok(size.map(|size| Truncation { needed: 8 + u64::from(size), length, has_index: true }));
     }
@@ -115,7 +115,7 @@ fn matroska(file: &mut (impl Read + Seek), length: u64) -> Result<Option<Truncat
         let id_length = bytes[0].leading_zeros() as usize + 1;
         let size_length = bytes[id_length.min(4)].leading_zeros() as usize + 1;
         if id_length > 4 || size_length > 8 {
-            // No element: what follows is somebody else's.
+            // No element: the bytes from here on are not Matroska.
             return Ok(None);
         }
         if got < id_length + size_length {
@@ -127,7 +127,7 @@ fn matroska(file: &mut (impl Read + Seek), length: u64) -> Result<Option<Truncat
             size = size << 8 | u64::from(*byte);
         }
         start += (id_length + size_length) as u64;
-        // All ones: the writer did not know, as it went on to write. What is inside tells.
+        // All ones: the writer did not know the size while it wrote. The elements inside show it.
         let is_unknown = size == (1 << (7 * size_length)) - 1;
         if !is_unknown {
             start = start.saturating_add(size);

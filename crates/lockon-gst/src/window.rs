@@ -1,8 +1,8 @@
 //! The window of an output: what is done in it, and what it is called.
 //!
-//! GStreamer's video outputs tell keys and the mouse as navigation events, which travel upstream; elements
-//! that scale the picture on the way turn places in the window into places in it. That a window was closed
-//! they tell as an error, which [`launch`] sorts out.
+//! GStreamer's video outputs report keys and the mouse as navigation events, which travel upstream; elements
+//! that scale the picture on the way turn places in the window into places in it. They report a closed window
+//! as an error, which [`launch`] sorts out.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,8 @@ use lockon_core::frame::{Rect, Size};
 use lockon_core::locks::lock;
 use lockon_core::results::{FrameRecord, Track};
 
-/// What somebody did in a window. Places are in pixels of the frames that it shows, and may lie beside them.
+/// An action of the user in a window. Places are in pixels of the frames that it shows, and may lie beside
+/// them.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Action {
     /// A key went down, or is held and repeats: its name in X11, such as `q`, `Escape`, `Left`.
@@ -30,7 +31,7 @@ pub(super) enum Action {
 }
 
 impl Action {
-    /// What a navigation event tells, if it is one of these.
+    /// Returns the action of a navigation event, if it is one of these.
     fn of(event: &gst::StructureRef) -> Option<Self> {
         let key = || event.get::<String>("key").ok();
         let place = || Some((event.get::<f64>("pointer_x").ok()?, event.get::<f64>("pointer_y").ok()?));
@@ -46,8 +47,8 @@ impl Action {
     }
 }
 
-/// Tells `hear` what is done in the window where the pipeline behind `appsrc` ends. It is called on a thread
-/// of GStreamer's, which must not wait.
+/// Calls `hear` with each action in the window where the pipeline behind `appsrc` ends. It is called on a
+/// thread of GStreamer's, which must not wait.
 pub(super) fn watch(appsrc: &gst_app::AppSrc, hear: impl Fn(Action) + Send + Sync + 'static) {
     let Some(pad) = appsrc.static_pad("src") else { return };
     pad.add_probe(gst::PadProbeType::EVENT_UPSTREAM, move |pad, info| {
@@ -58,7 +59,7 @@ pub(super) fn watch(appsrc: &gst_app::AppSrc, hear: impl Fn(Action) + Send + Syn
         match action {
             Some(action) => {
                 launch::guarded(pad, (), || hear(action));
-                // It has arrived: the output need not tell it on the bus too.
+                // It has arrived: the output need not report it on the bus too.
                 gst::PadProbeReturn::Handled
             }
             None => gst::PadProbeReturn::Ok,
@@ -73,13 +74,13 @@ pub const KEPT: usize = 16;
 /// A box whose sides are shorter, in pixels, was a click.
 const LEAST_SIDE: f64 = 4.0;
 
-/// What steers a run from the window in which it is watched.
+/// Steers a run from the window in which it is watched.
 ///
-/// Keys do what they do in video players: `q` and Escape end the run, space pauses it and lets it go on, `.`
-/// goes on by one frame. A box that is dragged is followed, a track that is clicked is forgotten.
+/// Keys do what they do in video players: `q` and Escape end the run, space pauses and resumes it, `.` steps
+/// by one frame. A box that is dragged is followed, a track that is clicked is forgotten.
 pub struct Steering {
     control: Control,
-    /// What is in the window: a frame's record and its size.
+    /// The frame in the window: its record and its size.
     shown: Mutex<Option<(Arc<FrameRecord>, Size)>>,
     drag: Mutex<Option<Drag>>,
 }
@@ -116,7 +117,7 @@ impl Steering {
         }
     }
 
-    /// Does what is meant. It waits for nothing: the run tells what it cannot do.
+    /// Carries out an action. It waits for nothing: the run reports what it cannot do.
     pub(super) fn hear(&self, action: &Action) {
         match *action {
             Action::Key(ref key) => match key.as_str() {
@@ -148,15 +149,15 @@ impl Steering {
     }
 }
 
-/// What the mouse means.
+/// The request that the mouse makes.
 #[derive(Debug, PartialEq)]
 enum Meant {
     Follow(Rect),
     Forget(u32),
 }
 
-/// What is meant where the button went down in one place and up in another, over a frame of that size with
-/// these tracks: a box, cut off at the frame's borders, or the smallest track there.
+/// Returns the request where the button went down in one place and up in another, over a frame of that size
+/// with these tracks: a box, cut off at the frame's borders, or the smallest track there.
 fn meant(from: (f64, f64), to: (f64, f64), size: Size, tracks: &[Track]) -> Option<Meant> {
     if let Some(rect) = boxed(from, to, size) {
         return Some(Meant::Follow(rect));
@@ -208,8 +209,8 @@ pub(super) fn avoid_directfb() {
     }
 }
 
-/// True unless an automatic output of a pipeline that was started has found none that works: then it shows
-/// frames to nobody, and says nothing of it.
+/// True unless an automatic output of a pipeline that was started has found none that works: then it drops
+/// the frames, and reports nothing.
 pub(super) fn is_shown(pipeline: &gst::Pipeline) -> bool {
     let factory = |element: &gst::Object| element.downcast_ref::<gst::Element>()?.factory();
     let is_fake = |element: &gst::Element| {

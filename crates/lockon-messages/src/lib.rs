@@ -1,12 +1,12 @@
-//! What the GStreamer element `lockon` says of a frame, as plain values: on the bus, and in the parameters of
-//! regions of interest.
+//! The results of the GStreamer element `lockon` for a frame, as plain values: read from the bus, and from
+//! the parameters of regions of interest.
 //!
 //! ```no_run
 //! use lockon_messages::Results;
 //!
 //! fn watch(bus: &gst::Bus) {
 //!     for message in bus.iter_timed(gst::ClockTime::NONE) {
-//!         // What others say is none of ours.
+//!         // Other messages are not ours.
 //!         let said = message.structure().and_then(|said| Results::try_from(said).ok());
 //!         for track in said.iter().flat_map(|results| &results.tracks) {
 //!             println!("track {} is at {:.0}, {:.0}", track.id, track.x, track.y);
@@ -23,7 +23,7 @@ use std::str::FromStr;
 
 use gst::ClockTime;
 
-/// What was found in a frame: the structure `lockon` of an element message.
+/// The results of a frame: the structure `lockon` of an element message.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Results {
     /// Zero-based count of the frames that came to the element, dropped ones included.
@@ -60,7 +60,7 @@ pub struct Match {
     pub h: u32,
     /// Exact NCC score, from -1 to 1.
     pub score: f64,
-    /// Size of what was found over the template's.
+    /// Size of the match divided by the template's.
     pub scale: f64,
     /// How it is turned, in degrees, counter-clockwise.
     pub angle: f64,
@@ -82,7 +82,7 @@ pub struct Track {
     pub id: u32,
     /// The name that its box was given.
     pub name: Option<String>,
-    /// The template or the detector's class of which it was made; none of a box that was given.
+    /// The template or the detector's class from which the track was made; `None` for a box that was given.
     pub template: Option<String>,
     /// How sure it is.
     pub state: TrackState,
@@ -175,7 +175,7 @@ impl<'a> Fields<'a> {
         value.get().map_err(|error| Error(format!("field {field:?} of {:?}: {error}", self.0.name())))
     }
 
-    /// One that may be missing.
+    /// Returns the value of a field that may be missing.
     fn find<T>(&self, field: &str) -> Result<Option<T>, Error>
     where
         T: gst::glib::value::FromValue<'a>,

@@ -1,5 +1,5 @@
-//! Which device does a run's work: what was asked for or what `auto` takes, and what takes over when it is
-//! lost.
+//! Decides which device does a run's work: the requested one or the one that `auto` takes, and which takes
+//! over when it is lost.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -17,10 +17,10 @@ use lockon_core::locks::lock;
 use lockon_core::message::{Message, ON_CPU, PYRAMID, Setting};
 use lockon_core::surface::Traffic;
 
-/// What this process knows of its GPUs.
+/// The load and failures of the GPUs that this process knows.
 static LOAD: Mutex<Load> = Mutex::new(Load { runs: BTreeMap::new(), failed: BTreeMap::new() });
 
-/// What is known of GPUs, by their numbers.
+/// The load and failures of GPUs, by their numbers.
 struct Load {
     /// How many runs are on each.
     runs: BTreeMap<usize, usize>,
@@ -33,7 +33,7 @@ const AVOIDED: Duration = Duration::from_mins(1);
 
 impl Load {
     fn get() -> MutexGuard<'static, Self> {
-        // It is whole at every moment.
+        // It is consistent at every moment.
         lock(&LOAD)
     }
 }
@@ -43,8 +43,8 @@ impl Load {
 pub struct Place(usize);
 
 impl Place {
-    /// A place for a run that nobody moves, and the choice that is left: of several GPUs it is the one with
-    /// the fewest runs.
+    /// Returns a place for a run that stays on its GPU, and the choice that is left: of several GPUs it is
+    /// the one with the fewest runs.
     ///
     /// # Errors
     /// `Backend` if one of several is not there.
@@ -57,7 +57,7 @@ impl Place {
         Ok((left, place))
     }
 
-    /// One on the GPU with the fewest runs, the first of several.
+    /// Takes a place on the GPU with the fewest runs, the first of several.
     fn take(gpus: impl IntoIterator<Item = usize>) -> Option<Self> {
         Self::take_at(Instant::now(), gpus)
     }
@@ -112,11 +112,11 @@ fn eligible(choice: BackendChoice, is_one_of_several: bool) -> Result<Vec<usize>
         BackendChoice::CudaOf(gpus) => {
             let count = cuda::devices()?.len();
             let is_empty = gpus.among(count).next().is_none();
-            // What is said of one that is not there.
+            // The error for a GPU that is not there.
             let missing = gpus.beyond(count).or_else(|| is_empty.then(|| gpus.first()));
             missing.map_or(Ok(()), |number| cuda::device(number).map(drop))?;
             let usable = usable(gpus.among(count));
-            // Those that were named are all meant, as one that is not there is.
+            // GPUs that were named must all be usable, as they must all be there.
             let unusable = gpus.among(count).find(|number| !usable.contains(number));
             match unusable {
                 Some(number) if gpus != Gpus::ALL || usable.is_empty() => {
@@ -128,29 +128,29 @@ fn eligible(choice: BackendChoice, is_one_of_several: bool) -> Result<Vec<usize>
     })
 }
 
-/// Those on which the kernels run.
+/// Returns the GPUs on which the kernels run.
 fn usable(gpus: impl Iterator<Item = usize>) -> Vec<usize> {
     gpus.filter(|&number| cuda::device(number).is_ok()).collect()
 }
 
 /// The devices of one run.
 ///
-/// What `auto` took for the first frame stays for the run, whatever sizes frames have later.
+/// The device that `auto` took for the first frame stays for the run, whatever sizes frames have later.
 pub struct Devices {
     options: RefCell<Options>,
     on_loss: OnDeviceLoss,
     /// GPUs that have not been tried.
     untried: RefCell<Vec<usize>>,
     place: RefCell<Option<Place>>,
-    /// What took over when the device was lost.
+    /// The device that took over when the first one was lost.
     spare: Cell<Option<BackendChoice>>,
     has_opened: Cell<bool>,
     ahead: RefCell<Option<Ahead>>,
 }
 
 impl Devices {
-    /// Those that `options` ask for, none of which is open yet. Of several GPUs it is decided here which the
-    /// run takes: the one with the fewest runs of this process.
+    /// Returns the devices that `options` ask for, none of them open yet. Of several GPUs it is decided here
+    /// which the run takes: the one with the fewest runs of this process.
     ///
     /// # Errors
     /// `Backend` if one of them is not there.
@@ -194,7 +194,7 @@ impl Devices {
             let Some(ahead) = ahead else { return };
             let Some(why) = ahead.failure() else { return };
             let left = self.options.borrow().auto_gpu;
-            // One that has no room may have it for the next run.
+            // A GPU that has no room now may have room for the next run.
             let has_no_room = matches!(
                 why,
                 Error::Backend {
@@ -214,8 +214,7 @@ impl Devices {
         }
     }
 
-    /// Tells, without opening it, that the device is not to be had that was asked for, or that the kernels
-    /// need which were.
+    /// Checks, without opening it, that the requested device is available and supports the requested kernels.
     ///
     /// # Errors
     /// As [`open`].
@@ -237,11 +236,11 @@ impl Devices {
         ahead
     }
 
-    /// Opens a device by `open`, which is told the options. Where several GPUs may be taken, one that cannot
-    /// be opened leaves the run to the next.
+    /// Opens a device by `open`, which gets the options. Where several GPUs may be taken and one cannot be
+    /// opened, the run goes to the next.
     ///
     /// # Errors
-    /// Those of `open`.
+    /// The errors of `open`.
     pub fn open(&self, open: impl Fn(&Options) -> Result<Box<dyn Backend>>) -> Result<Box<dyn Backend>> {
         self.leave_unopened();
         let options = self.options.borrow().clone();
@@ -257,7 +256,7 @@ impl Devices {
         Ok(backend)
     }
 
-    /// How the run ended: one that lost its GPU makes others take another.
+    /// Notes how the run ended: after one that lost its GPU, others take another GPU.
     pub fn note(&self, outcome: &Result<()>) {
         if let Err(error) = outcome {
             self.note_error(error);
@@ -276,11 +275,11 @@ impl Devices {
         self.on_loss != OnDeviceLoss::End
     }
 
-    /// Opens the device that takes over when one is lost by an `error`, by `open`, and the same when it is
-    /// opened again.
+    /// Opens the device that takes over when one is lost by an `error`, by `open`; also used when that device
+    /// is opened again.
     ///
     /// # Errors
-    /// Those of `open`, on the CPU.
+    /// The errors of `open`, on the CPU.
     pub fn open_spare(
         &self,
         error: Option<&Error>,
@@ -327,12 +326,12 @@ impl Devices {
         (0..count).filter(|gpu| Some(*gpu) != lost).collect()
     }
 
-    /// What counts the bytes that are moved.
+    /// Returns the counter of the bytes that are moved.
     pub fn traffic(&self) -> Traffic {
         self.options.borrow().traffic.clone()
     }
 
-    /// The same with so many frames in flight.
+    /// Returns these devices with so many frames in flight.
     #[must_use]
     pub fn with_depth(mut self, depth: usize) -> Self {
         self.options.get_mut().depth = depth;
@@ -359,7 +358,7 @@ fn gpu_of(choice: BackendChoice, auto_gpu: usize) -> usize {
     }
 }
 
-/// Tells, without opening it, that a device is not to be had, to whoever names no kernels; others ask
+/// Checks, without opening it, that a device is available, for callers that name no kernels; others use
 /// [`Devices::probe`].
 ///
 /// # Errors
@@ -385,7 +384,7 @@ pub struct Ahead(Arc<Opening>);
 
 struct Opening {
     thread: Mutex<Option<JoinHandle<Result<cuda::Opened>>>>,
-    /// `None` if nobody opens anything.
+    /// `None` if no thread opens anything.
     device: OnceLock<Option<Result<Arc<cuda::Opened>>>>,
 }
 
@@ -414,7 +413,7 @@ impl Ahead {
         self.0.wait().and_then(|opened| opened.as_ref().ok().cloned())
     }
 
-    /// Why it could not be opened, if that was tried.
+    /// Returns why the device could not be opened, if that was tried.
     fn failure(&self) -> Option<&Error> {
         self.0.wait().and_then(|opened| opened.as_ref().err())
     }
@@ -478,7 +477,7 @@ fn may_suit_the_cpu(why: &Error) -> bool {
     )
 }
 
-/// The error with a remedy that helps whoever chose kernels: the CPU has none of them.
+/// Returns the error with a remedy that works when kernels were chosen: the CPU has none of them.
 fn without_kernels(why: Error) -> Error {
     let names_cpu = |fault: &DeviceFault| fault.remedy().is_some_and(|remedy| remedy.names(&ON_CPU));
     match why {
@@ -545,7 +544,7 @@ mod tests {
         let of = |fault| without_kernels(Error::Backend { backend: "cuda", fault });
         let said = of(DeviceFault::NoDriver { library: "libcuda.so.1" }).to_string();
         assert!(said.ends_with("or use --backend cpu and no --kernel"), "{said}");
-        // What a spare device can take over stays what it is.
+        // An error after which a spare device can take over stays unchanged.
         let lost = of(DeviceFault::OutOfHostMemory { what: "a test", wanted: 1 });
         assert!(lost.is_device_lost() && lost.to_string().contains("no 1 byte of page-locked"), "{lost}");
     }
@@ -593,7 +592,7 @@ mod tests {
         let standing = Standing::new(Size::new(8, 8));
         let open = |devices: &Devices| devices.open(|options| open(options, &standing));
         let has_failed = |gpu| Load::get().failed.contains_key(&gpu);
-        // All are tried; then `auto` takes the CPU, and whoever asked for a GPU is told.
+        // All are tried; then `auto` takes the CPU, and a run that asked for a GPU gets an error.
         let auto = among(&[911, 912, 913], BackendChoice::Auto);
         auto.open_ahead();
         assert_eq!(open(&auto).unwrap().describe().backend, "cpu");
@@ -633,7 +632,7 @@ mod tests {
         assert_eq!(taken(&[921, 922]), 921);
         among(&[921]).note(&failed(lost()));
         assert_eq!(taken(&[921, 922]), 922);
-        // The same where another device takes over.
+        // The choice is made in this way too where another device takes over.
         let standing = Standing::new(Size::new(8, 8));
         for (fault, next) in [(full(), 923), (lost(), 924)] {
             let error = failed(fault).unwrap_err();

@@ -1,4 +1,4 @@
-//! Whether there is a GPU that a driver could make usable: without one a driver is not missed.
+//! Checks whether there is a GPU that a driver could make usable: without one a driver is not missed.
 
 use std::fs;
 use std::path::Path;
@@ -8,8 +8,8 @@ const NVIDIA: &str = "0x10de";
 /// Displays and 3D controllers begin so in their PCI class.
 const DISPLAY: &str = "0x03";
 
-/// True if the system below `root` (`/`, but for tests) has a GPU of NVIDIA or traces of its driver, and
-/// wherever that cannot be told: on everything but Linux.
+/// True if the system below `root` (`/`, but for tests) has a GPU of NVIDIA or traces of its driver. Always
+/// true where this cannot be checked: on every system but Linux.
 pub fn may_have_gpu(root: &Path) -> bool {
     if !cfg!(target_os = "linux") {
         return true;

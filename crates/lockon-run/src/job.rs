@@ -36,7 +36,8 @@ pub struct NamedTemplate {
 }
 
 /// Loads `[NAME=]PATH` templates. Without a name they take their file's, without its extension. No two may
-/// have the same. Warns of those that cannot be told from what they are not; see [`judge`].
+/// have the same. Warns of templates that cannot be distinguished from other parts of a picture; see
+/// [`judge`].
 ///
 /// # Errors
 /// `Usage` if two have one name; `File`, `Picture` or `Template` if one cannot be read or searched for.
@@ -277,7 +278,8 @@ impl Job {
         engine.run()
     }
 
-    /// What follows the boxes, and the matches if they are to be followed, on so many threads.
+    /// Returns the tracker for the boxes, and for the matches if they are to be followed, with so many
+    /// threads.
     pub fn tracker(&self, threads: usize) -> Box<dyn Follow> {
         let tracker = Tracker::new(&self.tracks).with_threads(threads);
         let tracker = match (self.track_matches, self.track_detections) {
@@ -288,8 +290,8 @@ impl Job {
         Box::new(tracker.ending_lost(self.lost_for))
     }
 
-    /// What is run on frames of `format`, from now on. What is secret in `input` is left out. `decoder` is
-    /// the element that makes them, where that is known.
+    /// Returns the record of the work on frames of `format`, from now on. Secrets in `input` are left out.
+    /// `decoder` is the element that makes the frames, where that is known.
     pub fn describe(
         &self,
         input: &str,

@@ -1,5 +1,4 @@
-//! A run of lockon as a value: [`request`] is what is asked for, [`run`] does it, [`fleet`] does many at
-//! once.
+//! A run of lockon as a value: [`request`] describes the work, [`run`] does it, [`fleet`] does many at once.
 //!
 //! A run assembles a source of `lockon-gst`, a device of [`backend`], the tracker and the engine of
 //! `lockon-core`, and sinks. It knows no events, no page and no farm: their outputs are handed to it as

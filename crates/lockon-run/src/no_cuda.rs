@@ -1,5 +1,5 @@
-//! What stands in the CUDA backend's place in a build without the feature `cuda`: nothing can be opened, and
-//! everything says why.
+//! Replaces the CUDA backend in a build without the feature `cuda`: nothing can be opened, and every call
+//! returns an error with the reason.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use lockon_core::surface::Traffic;
 
 const NOT_BUILT: Error = Error::Backend { backend: "cuda", fault: DeviceFault::NotBuilt };
 
-/// What is known of a device, as in a build that can use one.
+/// The properties of a device, as in a build that can use one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceInfo {
     /// Its number, counted from 0.

@@ -1,20 +1,20 @@
-//! Whether anybody reads what is posted on the bus.
+//! Checks whether the application reads what is posted on the bus.
 //!
-//! A bus keeps messages until somebody takes them, and many applications never look: one for each frame would
-//! fill the memory.
+//! A bus keeps messages until the application takes them, and many applications never do: one message for
+//! each frame would fill the memory.
 
 use gst::prelude::*;
 
-/// So many messages are posted in front of one that nobody takes: an application that is busy for some
+/// Maximum number of messages posted behind one that has not been read: an application that is busy for some
 /// seconds misses none.
 const MOST_UNREAD: u32 = 256;
 
-/// Who reads the bus.
+/// Checks whether the application reads the messages on the bus.
 #[derive(Debug, Default)]
 pub(super) struct Audience {
     /// The message that is the next to be read, when that was looked at last.
     head: Option<gst::Seqnum>,
-    /// How many were posted since it is.
+    /// Messages posted since `head` is the next to be read.
     posted: u32,
 }
 

@@ -1,7 +1,7 @@
 //! Properties that take one of a few words.
 //!
-//! Those that are fields of lockon's `Request` have a type here, whose nicks are the words of the field: so
-//! tools can offer them, and what is typed in pipelines stays as it is on the command line.
+//! Properties that are fields of lockon's `Request` have a type here, whose nicks are the words of the field:
+//! so tools can offer them, and pipelines use the words of the command line.
 
 use gst::glib;
 use gst::prelude::*;
@@ -11,7 +11,7 @@ use gst::prelude::*;
 #[repr(u32)]
 #[enum_type(name = "GstLockonView")]
 pub enum View {
-    /// What they showed when they came.
+    /// Frames look as they did when they came.
     #[enum_value(name = "None: frames are not touched", nick = "none")]
     None,
     /// Boxes and labels over it.

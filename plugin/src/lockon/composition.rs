@@ -1,5 +1,5 @@
-//! What is drawn as pictures that lie over a frame (`GstVideoOverlayComposition`): for a sink that lays them
-//! over it, and for frames of a format that lockon's own painter does not know, on which GStreamer does.
+//! The view as pictures that lie over a frame (`GstVideoOverlayComposition`): for a sink that lays them over
+//! it, and for frames of a format that lockon's own painter does not know. On these GStreamer draws them.
 
 use gst::glib;
 use gst_video::{VideoOverlayComposition, VideoOverlayCompositionMeta, VideoOverlayRectangle};
@@ -7,8 +7,8 @@ use lockon_core::config::View;
 use lockon_core::frame::{Picture, PlaneRef};
 use lockon_core::overlay::{Drawing, Layer, layers};
 
-/// What a view shows over a frame, whose thresholded frame is `mask` if there is one; `None` if that is
-/// nothing.
+/// Returns what a view shows over a frame; `None` if it shows nothing. `mask` is the thresholded frame, if
+/// there is one.
 pub(super) fn of(
     view: View,
     mask: Option<&dyn Picture>,

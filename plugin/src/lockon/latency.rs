@@ -1,32 +1,32 @@
-//! How long live frames stay in the element, for whoever asks for its latency.
+//! How long live frames stay in the element, for latency queries.
 //!
-//! What counts is the time in which a frame is searched or waits for the search of others. What downstream
-//! takes, a sink that waits for the clock, is the sink's; what it takes to open a device for frames of a size
-//! happens once, not to every frame.
+//! A frame's stay is the time in which it is searched or waits for the search of others. The time that
+//! downstream takes, such as a sink that waits for the clock, is the sink's; the time to open a device for
+//! frames of a size is needed once, not for every frame.
 
 use lockon_core::locks::lock;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Stays are told in steps of this where neither caps nor buffers say how long a frame is shown.
+/// The latency is reported in steps of this where neither caps nor buffers say how long a frame is shown.
 const STEP: gst::ClockTime = gst::ClockTime::from_mseconds(10);
 
-/// Stays must have been shorter for so long before a shorter latency is told: each change makes the pipeline
-/// move its frames in time.
+/// Stays must have been shorter for so long before a shorter latency is reported: each change makes the
+/// pipeline move its frames in time.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// A latency that had to rise again after it fell waits twice as long each time, up to so often: what is slow
-/// now and then is not moved about for ever.
+/// Maximum number of doublings: a latency that had to rise again after it fell waits twice as long each time.
+/// So a search that is slow now and then does not change the latency for ever.
 const MOST_DOUBLINGS: u32 = 5;
 
-/// How long frames stay, as far as that counts.
+/// Measures how long frames stay.
 #[derive(Debug, Default)]
 pub(super) struct Stay {
     /// How long a frame is shown, where that is known.
     frame: Option<gst::ClockTime>,
-    /// The longest stay, from which the latency is told.
+    /// The longest stay, from which the reported latency is computed.
     longest: gst::ClockTime,
-    /// Since when all stays were shorter than is told, and the longest of these.
+    /// Since when all stays were shorter than reported, and the longest of these.
     quiet: Option<(Instant, gst::ClockTime)>,
     /// The latency has fallen, and has not risen since.
     has_fallen: bool,
@@ -84,7 +84,7 @@ impl Stay {
         }
     }
 
-    /// How long frames can be held: what is inside when it is full.
+    /// Returns how long frames can be held when the element is full.
     pub(super) fn most(&self, room: u64) -> gst::ClockTime {
         self.frame.map_or(self.least(room), |frame| frame * room)
     }
@@ -122,7 +122,7 @@ impl ExcludedTime {
         work()
     }
 
-    /// What it shows now.
+    /// Returns the time excluded so far.
     pub(super) fn total(&self) -> Duration {
         let watch = self.lock();
         watch.stopped_at + watch.running_since.map_or(Duration::ZERO, |since| since.elapsed())
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(grows, [false, false, true, false, false, true, true]);
         assert_eq!(stay.least(4), 4 * FRAME);
         assert!(!stay.note(ms(900), 4, now), "no more than has room");
-        // What was seen counts anew where frames are shown for longer.
+        // Earlier stays count again where frames are shown for longer.
         stay.set_frame(Some(10 * FRAME));
         assert_eq!(stay.least(4), 30 * FRAME);
     }
@@ -178,7 +178,7 @@ mod tests {
         stay.set_frame(Some(FRAME));
         assert_eq!(changes(&mut stay, start, [30, 230, 60].into_iter()), [40]);
         assert_eq!(stay.least(6), 6 * FRAME);
-        // A stay as long as what is told begins the wait anew.
+        // A stay as long as the reported latency restarts the wait.
         let noisy = (0..1000).map(|n| if n % 200 == 0 { 210 } else { 30 });
         assert_eq!(changes(&mut stay, start, noisy), [0u64; 0]);
         let quiet = |first: u64, longest: u64| {

@@ -1,7 +1,7 @@
 //! The line in which frames and events wait for each other between the two pads.
 //!
 //! The streaming thread puts frames and serialised events in at one end. The element's own thread takes the
-//! frames out for the engine, notes their results, and is told what to push: always the oldest, a frame only
+//! frames out for the engine, notes their results, and asks what to push: always the oldest, a frame only
 //! once it has its results, an event only once everything before it was pushed. So frames can be in flight
 //! and nothing ever overtakes anything.
 //!
@@ -28,21 +28,21 @@ pub(super) struct Arrival {
     pub(super) index: u64,
     /// When it came.
     pub(super) at: Instant,
-    /// What [`ExcludedTime`](super::latency::ExcludedTime) showed then.
+    /// The value of [`ExcludedTime`](super::latency::ExcludedTime) at that moment.
     pub(super) excluded: Duration,
     pub(super) buffer: gst::Buffer,
     pub(super) layout: Arc<Layout>,
     pub(super) times: BufferTimes,
 }
 
-/// What caps say, for GStreamer and for lockon.
+/// The content of caps, for GStreamer and for lockon.
 pub(super) struct Layout {
     pub(super) caps: gst::Caps,
     pub(super) info: gst_video::VideoInfo,
     pub(super) format: Arc<VideoFormat>,
 }
 
-/// A frame's times, as its segment tells them.
+/// A frame's times, computed with its segment.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct BufferTimes {
     pub(super) pts: Option<gst::ClockTime>,
@@ -51,19 +51,19 @@ pub(super) struct BufferTimes {
     pub(super) running_time: Option<gst::ClockTime>,
 }
 
-/// What was found in a frame.
+/// The results of a frame.
 pub(super) struct Outcome {
     pub(super) record: Arc<FrameRecord>,
     pub(super) mask: Option<Arc<dyn Picture>>,
 }
 
-/// What is to be pushed.
+/// A frame or event to push.
 pub(super) enum Departure {
     Frame(Arrival, Outcome),
     Event(gst::Event),
 }
 
-/// What the element's thread is to do next.
+/// The next step of the element's thread.
 pub(super) enum Step {
     /// Push this, then call [`Line::pushed`].
     Push(Departure),
@@ -71,12 +71,12 @@ pub(super) enum Step {
     Search(Arrival),
     /// Nothing came in time.
     Pending,
-    /// No frame will come: the stream has ended, or the element is being stopped, or nobody takes frames any
-    /// more.
+    /// No frame will come: the stream has ended, or the element is being stopped, or downstream accepts no
+    /// more frames.
     End,
 }
 
-/// What comes next where no engine runs.
+/// The next item where no engine runs.
 pub(super) enum Ahead {
     /// Push this, then call [`Line::pushed`].
     Push(gst::Event),
@@ -103,13 +103,13 @@ struct LineState {
     is_flushing: bool,
     /// The end of the stream was put in: nothing comes after it until a flush, whatever upstream still sends.
     has_ended: bool,
-    /// What has come and was not looked at.
+    /// Frames and events that have come and were not looked at.
     waiting: VecDeque<Waiting>,
-    /// What the engine has, and the events between, oldest first.
+    /// Frames that the engine has, and the events between, oldest first.
     leaving: VecDeque<Leaving>,
     /// Something was taken out and is being pushed, by this thread.
     pushing: Option<ThreadId>,
-    /// What became of the last push of a frame.
+    /// The result of the last push of a frame.
     flow: Result<gst::FlowSuccess, gst::FlowError>,
     /// How many frames came since the stream began.
     frames: u64,
@@ -158,7 +158,7 @@ impl Line {
         (state.flow, state.pushing, state.ended_at) = (Ok(gst::FlowSuccess::Ok), None, None);
     }
 
-    /// Lets nothing in any more, and lets everybody go who waits.
+    /// Closes the line: lets no more frames in, and wakes all threads that wait.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.is_open = false;
@@ -182,7 +182,7 @@ impl Line {
     pub(super) fn put_frame(&self, arrival: Arrival) -> Result<gst::FlowSuccess, gst::FlowError> {
         let is_frame = |waiting: &&Waiting| matches!(waiting, Waiting::Frame(_));
         self.put(Waiting::Frame(arrival), |state| {
-            // What became of the stream before does not matter to this one.
+            // A failure of the stream before does not matter to this one.
             if state.ended_at.is_none() {
                 state.flow?;
             }
@@ -217,7 +217,7 @@ impl Line {
             }
             if has_room(&state)? && state.waiting.len() < WAITING_WITH_EVENTS {
                 if matches!(&waiting, Waiting::Event(event) if event.type_() == gst::EventType::Eos) {
-                    // What comes now is another stream's, and counted from 0.
+                    // Frames that come now belong to another stream, and are counted from 0.
                     (state.has_ended, state.ended_at) = (true, Some(state.frames));
                     state.frames = 0;
                 }
@@ -243,9 +243,9 @@ impl Line {
         }
     }
 
-    /// What comes next while an engine runs, waited for until `deadline`; not at all without one. Results
-    /// that are final and events whose turn it is come before new frames: a result never waits for the next
-    /// frame.
+    /// Returns the next step while an engine runs. Waits for it until `deadline`; without one it does not
+    /// wait. Results that are final and events whose turn it is come before new frames: a result never waits
+    /// for the next frame.
     pub(super) fn next(&self, deadline: Option<Instant>) -> Step {
         let mut state = self.lock();
         loop {
@@ -264,7 +264,7 @@ impl Line {
                         return Step::Search(arrival);
                     }
                     // The end is pushed when the engine has finished: results files are complete before
-                    // anybody hears of it.
+                    // downstream gets it.
                     Some(Waiting::Event(event)) if event.type_() == gst::EventType::Eos => {
                         state.waiting.push_front(Waiting::Event(event));
                         return Step::End;
@@ -288,7 +288,7 @@ impl Line {
         }
     }
 
-    /// What comes next while no engine runs; waits for it.
+    /// Waits for the next item while no engine runs, and returns it.
     pub(super) fn ahead(&self) -> Ahead {
         let mut state = self.lock();
         loop {
@@ -296,7 +296,8 @@ impl Line {
                 return Ahead::Closed;
             }
             if !state.is_flushing {
-                // Frames that nobody takes any more are dropped; events still go where they can.
+                // Frames that downstream does not accept any more are dropped; events still go where they
+                // can.
                 let is_broken = state.flow.is_err();
                 match state.waiting.pop_front() {
                     Some(Waiting::Event(event)) => {
@@ -322,11 +323,11 @@ impl Line {
         }
     }
 
-    /// Tells what became of a push: of a frame, or `None` of an event, which nobody has to take.
+    /// Notes the result of a push: of a frame, or `None` for an event, which downstream may refuse.
     pub(super) fn pushed(&self, flow: Option<Result<gst::FlowSuccess, gst::FlowError>>) {
         let mut state = self.lock();
         state.pushing = None;
-        // What a flush refuses has nothing to do with what comes after it.
+        // A refusal because of a flush has nothing to do with the frames after it.
         if let Some(flow) = flow
             && !(state.is_flushing && flow == Err(gst::FlowError::Flushing))
         {
@@ -335,7 +336,7 @@ impl Line {
         self.changed.notify_all();
     }
 
-    /// True if somebody still waits for this frame, which a flush or a stop changes.
+    /// True if this frame is still needed: a flush or a stop changes that.
     pub(super) fn wants(&self, index: u64) -> bool {
         let state = self.lock();
         state.is_open && !state.is_flushing && state.flow.is_ok() && state.leaving.iter().any(|l| l.is(index))
@@ -370,7 +371,7 @@ impl Line {
         self.changed.notify_all();
     }
 
-    /// True if the end of the stream was put in: then nobody upstream will hear of a failure.
+    /// True if the end of the stream was put in: then a failure cannot reach upstream any more.
     pub(super) fn has_ended(&self) -> bool {
         self.lock().has_ended
     }
@@ -390,8 +391,8 @@ impl Line {
         }
     }
 
-    /// A flush is over: drops what was in line, and lets frames in again. Gives the sticky events that
-    /// outlive a flush.
+    /// Ends a flush: drops what was in line, and lets frames in again. Returns the sticky events that outlive
+    /// a flush.
     pub(super) fn stop_flush(&self) -> Vec<gst::Event> {
         let mut state = self.lock();
         let leaving = std::mem::take(&mut state.leaving).into_iter().filter_map(|leaving| match leaving {

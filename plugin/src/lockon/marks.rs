@@ -10,18 +10,18 @@ use lockon_gst::detections::OWN_FIELD;
 
 use super::line::BufferTimes;
 
-/// A track whose box overlaps a match so much lies on the same object: as where tracks are made of matches.
+/// Minimum overlap of a track's box with a match on the same object: as where tracks are made of matches.
 const SAME: f64 = 0.3;
 
 /// Ids of regions that an element has: the lower half for its tracks, the upper for a frame's matches.
 const IDS: u32 = 1 << 20;
 const IDS_OF_TRACKS: u32 = IDS / 2;
 
-/// Which elements of the process have ids.
+/// Numbers of the elements of the process that have ids.
 static ELEMENTS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
-/// An element's ids for regions of interest, none of which another element of the process has: a frame can
-/// pass several. Those of the first element are the tracks' own.
+/// An element's ids for regions of interest. No other element of the process uses the same ids, since a frame
+/// can pass several elements. The ids of the first element are the tracks' own.
 #[derive(Debug)]
 pub(super) struct Ids(u32);
 
@@ -166,10 +166,10 @@ pub(super) fn add_regions(buffer: &mut gst::BufferRef, record: &FrameRecord, fra
     }
 }
 
-/// Which of a frame's detections lies on which track: those of its class first, then those that overlap most,
-/// one to a track.
+/// Pairs a frame's detections with tracks: detections of the track's class first, then by the largest
+/// overlap, one to a track.
 struct Owned<'a> {
-    /// Those that were not asked for yet.
+    /// Detections that `take` has not given out yet.
     detections: Vec<(&'a Detection, Option<u32>)>,
 }
 
@@ -199,8 +199,8 @@ impl<'a> Owned<'a> {
         owned
     }
 
-    /// The track of a detection, if that is one that is followed. Each is given once, as two of one class can
-    /// be equal.
+    /// Returns the track of a detection, if the detection is followed. Each is returned once, as two of one
+    /// class can be equal.
     fn take(&mut self, label: &str, rect: Rect) -> Option<u32> {
         let is_it = |(found, _): &(&Detection, _)| *found.label == *label && found.rect() == rect;
         let place = self.detections.iter().position(is_it)?;

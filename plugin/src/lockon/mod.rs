@@ -24,10 +24,10 @@
 //! `backend=cuda`; what is followed is looked at in windows of some kB that are fetched. With `backend=cpu`
 //! put `cudadownload` in front.
 //!
-//! What goes out is the buffer that came in: `view` decides what is drawn into it. It is drawn on in place if
-//! nobody else has it, and on a copy otherwise. With `view=none` its pixels are never touched. On frames of
-//! the last three kinds GStreamer draws (`gst_video_overlay_composition_blend`); outside of what is drawn
-//! their samples stay as they are.
+//! The buffer that came in goes out: `view` decides what is drawn into it. The element draws on it in place
+//! if it holds the only reference, and on a copy otherwise. With `view=none` its pixels are never touched. On
+//! frames of the last three kinds GStreamer draws (`gst_video_overlay_composition_blend`); outside of what is
+//! drawn their samples stay as they are.
 //!
 //! With `view=composition` pixels are not touched either: what is drawn lies over the frame as a
 //! `GstVideoOverlayComposition`, for a sink that shows it, as `glimagesink` does. Whether downstream does is
@@ -46,23 +46,23 @@
 //! Frames of a file pass as fast as they are searched and taken downstream. A live frame is searched as soon
 //! as it comes and never waits for the next one; the answer to a latency query is one frame's duration more
 //! than upstream's, and rises up to `depth` and two more of them only where frames were seen to stay that
-//! long, searched or waiting for the search of others: a LATENCY message tells. After ten seconds in which
-//! all frames stayed for less it falls to what these needed, and a message tells that; a latency that rises
+//! long, searched or waiting for the search of others: a LATENCY message reports it. After ten seconds in
+//! which all frames stayed for less it falls to what these needed, with a message again; a latency that rises
 //! again after it fell waits twice as long each time, up to 320 seconds. Where caps have no rate the longest
 //! duration of a buffer counts, and where buffers have none the stay itself.
 //!
 //! Frames that a sink says are late are dropped before they are searched, of a file too, unless `qos` is
-//! false: their numbers are missing in the results, and QOS messages count them. So whoever wants every frame
-//! of a file searched, behind a sink that keeps time, sets `qos=false`. A live source that is slowed down by
-//! a search that does not keep up wants `queue leaky=downstream max-size-buffers=1` in front.
+//! false: their numbers are missing in the results, and QOS messages count them. To search every frame of a
+//! file in front of a sink that keeps time, set `qos=false`. A live source that is slowed down by a search
+//! that does not keep up wants `queue leaky=downstream max-size-buffers=1` in front.
 //! `lockon run --print-pipeline --as-element` prints both where the program would lose no frame, or would
 //! drop some to keep up.
 //!
 //! # Results
 //!
 //! On the bus, before the frame is pushed: an element message with the structure `lockon` for every frame in
-//! which something was found, is followed or thresholded; `post-messages` says `all` or `none` instead. Where
-//! nobody reads the bus no more than 256 are posted.
+//! which something was found, is followed or thresholded; `post-messages` says `all` or `none` instead. If
+//! the application does not read the bus, no more than 256 are posted.
 //!
 //! | field | type | what |
 //! |---|---|---|
@@ -98,9 +98,9 @@
 //! `min-detection-score` say which; the score is the field `confidence` of one of a region's parameters, 1
 //! where there is none. A track has the region's type as its `template`.
 //!
-//! A detection corrects the track that it lies on: how the object's box lies to what the tracker follows is
-//! the mean of what the last few detections said. One that overlaps its track by less than half shows that
-//! the track has come off; it begins again there, under its number.
+//! A detection corrects the track that it lies on: the position of the object's box relative to what the
+//! tracker follows is the mean over the last few detections. One that overlaps its track by less than half
+//! shows that the track has come off; it begins again there, under its number.
 //!
 //! On a frame whose region it lies on a track has no region of its own: that one gets the parameter
 //! `object_id` with the track's number as `id`, as DL Streamer's trackers do it, and the track's region id if
@@ -109,37 +109,38 @@
 //!
 //! # Files
 //!
-//! `results` writes what `lockon run --results` does, records of changed caps and of stalls
-//! included; a pause, or a downstream that takes its time, is no stall. A frame without a PTS gets one there
-//! that continues those before, marked `pts_interpolated`; the frame itself, and its message, are left
-//! without. A file is complete before the end of the stream is pushed. One that fails while frames pass, on a
-//! full disk, is closed with the whole lines that it has: a warning tells it at once, and frames and other
-//! files go on. So who needs all of it looks for the `summary` at its end.
+//! `results` writes what `lockon run --results` does, records of changed caps and of stalls included; a
+//! pause, or a downstream that takes its time, is no stall. A frame without a PTS gets one there that
+//! continues those before, marked `pts_interpolated`; the frame itself, and its message, are left without. A
+//! file is complete before the end of the stream is pushed. One that fails while frames pass, on a full disk,
+//! is closed with the whole lines that it has: the element warns at once, and frames and other files
+//! continue. To check that a file is complete, look for the `summary` at its end.
 //!
-//! After the end, a flushing seek begins a new run: frames are counted from 0 again, boxes start anew, files
-//! are written anew. A seek before the end goes on with the same run.
+//! After the end, a flushing seek begins a new run: frames are counted from 0 again, boxes start again, files
+//! are overwritten. A seek before the end continues the same run.
 //!
 //! # Changes
 //!
-//! What decides the search can be set while frames pass (`template`, `threshold`, `min-score`, `roi` and so
-//! on; `min-score`, `max-overlap` and `max-matches` can be controlled, and each frame is searched with what
-//! is due at its stream time): it counts from the next frame that is submitted, and what was found of the
-//! frames before stays valid, tracks go on. Properties that are set by one call (`g_object_set` with several,
-//! or between `g_object_freeze_notify` and `g_object_thaw_notify`) are one change, of which all is done or
-//! nothing. A value that cannot be used gives a warning on the bus, and the one before goes on: the property
-//! has it again. What only a frame tells, that a box lies outside of it, is told with the next one. The
-//! device, the boxes of `track` and `track-matches` are taken on the way from READY to PAUSED.
+//! Properties that decide the search can be set while frames pass (`template`, `threshold`, `min-score`,
+//! `roi` and so on; `min-score`, `max-overlap` and `max-matches` can be controlled, and each frame is
+//! searched with the values that are due at its stream time). A new value counts from the next frame that is
+//! submitted; results of the frames before stay valid, and tracks continue. Properties that are set by one
+//! call (`g_object_set` with several, or between `g_object_freeze_notify` and `g_object_thaw_notify`) are one
+//! change: all of it is done or nothing. A value that cannot be used gives a warning on the bus, and the
+//! property gets its earlier value back. Errors that only a frame shows, such as a box outside of it, are
+//! reported with the next frame. The device, the boxes of `track` and `track-matches` are taken on the way
+//! from READY to PAUSED.
 //!
-//! What is followed is changed by action signals, from any thread, from the first frame to the end of the
-//! stream, and the templates from PAUSED on. They count from the next frame that is searched:
+//! Action signals change the tracks, from any thread, from the first frame to the end of the stream, and the
+//! templates from PAUSED on. They count from the next frame that is searched:
 //!
 //! | signal | arguments (guint) | gives | what |
 //! |---|---|---|---|
-//! | `follow` | x, y, w, h | guint: the track's id, 0 if no run goes on | follows what is in this box of the next frame |
-//! | `correct` | id, x, y, w, h | gboolean | the target of a track is in this box: it is learnt anew under its id |
+//! | `follow` | x, y, w, h | guint: the track's id, 0 if there is no run | follows the object in this box of the next frame |
+//! | `correct` | id, x, y, w, h | gboolean | the target of a track is in this box: it is learnt again under its id |
 //! | `forget` | id | gboolean | follows this track no more |
 //! | `clear` | | gboolean | follows no track any more |
-//! | `add-template` | name (string), sample (`GstSample`) | gboolean | searches for the sample's picture, instead of what has that name |
+//! | `add-template` | name (string), sample (`GstSample`) | gboolean | searches for the sample's picture, in place of the template with that name |
 //! | `remove-template` | name (string) | gboolean | searches for it no more |
 //!
 //! FALSE means that it was not taken; a warning on the bus says why. A sample has raw pixels in system
@@ -151,9 +152,9 @@
 //! With `navigation` a box that is dragged in a window downstream is followed too, from the frame that is in
 //! the window on, and a track that is clicked is forgotten.
 //!
-//! What turns out then to be impossible, such as a box outside of the frame, is a warning on the bus. Each
-//! of these changes, those of properties too, is a record of the type `control` in results files; `control`
-//! with such a file asks for the same again, at the same frames, so that the same video has the same results.
+//! Requests that turn out then to be impossible, such as a box outside of the frame, give a warning on the
+//! bus. Each of these changes, those of properties too, is a record of the type `control` in results files;
+//! `control` with such a file repeats them at the same frames, so that the same video has the same results.
 //!
 //! `GstPreset` keeps all properties under a name.
 //!
@@ -171,7 +172,7 @@
 //! | `GST_RESOURCE_ERROR_OPEN_WRITE`, `_WRITE` | a results file cannot be written; a warning where frames have passed already |
 //! | `GST_RESOURCE_ERROR_NO_SPACE_LEFT` | a disk on which a file is to be created is full, or the device's or the host's memory is |
 //! | `GST_RESOURCE_ERROR_SETTINGS` | the device or its driver is too old, or frames are too large for it |
-//! | `GST_RESOURCE_ERROR_FAILED` | a device failed while it worked (`on-device-loss=cpu` goes on without it) |
+//! | `GST_RESOURCE_ERROR_FAILED` | a device failed while it worked (`on-device-loss=cpu` continues without it) |
 //! | `GST_STREAM_ERROR_FORMAT` | frames are not as their caps say |
 //! | `GST_STREAM_ERROR_FAILED` | downstream refuses frames behind the end of the stream, where upstream does not hear of it any more |
 

@@ -32,13 +32,13 @@ use super::settings::Device;
 /// Runs the engine until the stream ends, the element is stopped, downstream takes no more, or something
 /// fails.
 pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control: &Control) -> Result<()> {
-    // Files come first: what is pushed has been written.
+    // Files come first: the results of a pushed frame have been written.
     let mut sinks = Vec::<Box<dyn Sink>>::new();
     for path in &device.results {
         sinks.push(Box::new(ResultsFile { element: element.clone(), file: Some(output::open(path)?) }));
     }
     sinks.push(Box::new(ResultsToLine { element: element.clone() }));
-    // Before anybody can ask: their numbers are taken.
+    // Before a signal can ask: their numbers are taken.
     control.repeat(device.orders.clone());
     let _ended = Ended(element);
     let job = element.imp().work().begin(control)?;
@@ -127,12 +127,12 @@ impl Frames {
                     self.held_up += started.elapsed();
                 }
                 Step::Search(arrival) => {
-                    // What is controlled counts for this frame: it is the next to be submitted.
+                    // Controlled properties count for this frame: it is the next to be submitted.
                     if let Some(time) =
                         arrival.times.stream_time.filter(|_| self.element.has_active_control_bindings())
                     {
                         let _ = self.element.sync_values(time);
-                        // Also while somebody holds back what is told of properties.
+                        // Needed also while the application holds back property notifications.
                         imp.obey_bindings();
                     }
                     self.detected.see(arrival.index, &arrival.buffer, arrival.layout.format.size);
@@ -192,8 +192,8 @@ impl Source for Frames {
     }
 }
 
-/// A results file. One that fails is no reason to stop the video or the other files: it is told on the bus,
-/// at once, and closed.
+/// A results file. If it fails, the video and the other files continue: it is closed, and a warning is posted
+/// on the bus at once.
 struct ResultsFile {
     element: super::Lockon,
     /// None once it has failed.
@@ -216,7 +216,7 @@ impl Sink for ResultsFile {
     }
 
     fn begin(&mut self, run: &RunRecord, format: &VideoFormat) -> Result<()> {
-        // One that cannot even begin is an error, before any frame has passed.
+        // A file that cannot even begin is an error, before any frame has passed.
         self.file.as_mut().map_or(Ok(()), |file| file.begin(run, format))
     }
 

@@ -1,4 +1,4 @@
-//! What the properties say, and what it means to lockon.
+//! The values of the properties, and what they mean to lockon.
 //!
 //! Most properties are fields of lockon's [`Request`], of the same name: what they are called, what they take
 //! and what they do is declared there. `template`, a text, has `templates` beside it, an array; `view`,
@@ -25,13 +25,13 @@ use super::choices::{self, PostMessages, View};
 /// The properties' values, as they were set. Texts are checked when they are used.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Settings {
-    /// Those of the request, by their names.
+    /// Values of the request's fields, by their names.
     texts: BTreeMap<&'static str, Vec<OsString>>,
     pub(super) view: View,
     pub(super) posts: PostMessages,
     pub(super) has_qos: bool,
     pub(super) navigates: bool,
-    /// Frames in flight on the device, 0 for the usual number: it is asked for with each frame.
+    /// Frames in flight on the device, 0 for the usual number. A number, since it is read with each frame.
     depth: u32,
     /// The stream ends after so many frames, 0 for none, as a number for the same reason.
     pub(super) max_frames: u64,
@@ -58,9 +58,9 @@ pub(super) struct Device {
     pub(super) on_loss: OnDeviceLoss,
     /// Results files.
     pub(super) results: Vec<String>,
-    /// What an earlier run was asked for while it went on.
+    /// The requests made during an earlier run.
     pub(super) orders: Vec<Repeated>,
-    /// What upstream's detector found is followed if it is this.
+    /// Selects the detections of upstream's detector to follow.
     pub(super) detections: Option<Wanted>,
 }
 
@@ -145,7 +145,7 @@ impl Settings {
         texts.len() < before
     }
 
-    /// True of properties that say what is searched: such a one can be set while frames pass.
+    /// True for properties of the search: they can be set while frames pass.
     pub(super) fn is_of_the_search(property: &str) -> bool {
         property == "templates"
             || Field::named(property).is_some_and(|field| field.spec.element == InElement::Playing)
@@ -174,7 +174,7 @@ impl Settings {
 
     /// The property's name, if a change counts from the next start on only.
     pub(super) fn of_the_start(property: &str) -> Option<&'static str> {
-        // What a stream is to end after is looked at with each frame.
+        // The end of a stream (`max-frames`) is checked with each frame.
         let is_of_the_start =
             |field: &&Field| field.spec.element == InElement::Ready && field.name != "max-frames";
         Field::named(property).filter(is_of_the_start).map(|field| field.name)
@@ -189,7 +189,7 @@ impl Settings {
         self.view.has_mask()
     }
 
-    /// True if there is anything to search, follow or threshold, or will be as soon as somebody drags a box.
+    /// True if there is anything to search, follow or threshold, or will be as soon as a user drags a box.
     pub(super) fn has_work(&self) -> bool {
         self.navigates
             || ["template", "track", "threshold", "control", "track-detections"]
@@ -197,7 +197,7 @@ impl Settings {
                 .any(|name| !self.texts(name).is_empty())
     }
 
-    /// What the properties ask for.
+    /// Returns the request that the properties make.
     pub(super) fn request(&self) -> Result<Request> {
         let mut request = Request::default();
         for (name, texts) in self.texts.iter().filter(|(_, texts)| !texts.is_empty()) {
@@ -317,7 +317,7 @@ fn property(field: &'static Field) -> glib::ParamSpec {
     let (least, most) = field.spec.range.unwrap_or((0.0, f64::INFINITY));
     let least = if field.shape == Shape::Maybe { 0.0 } else { least };
     let mut flags = glib::ParamFlags::READWRITE;
-    // What is not for PLAYING is for READY.
+    // A field that is not for PLAYING is for READY.
     flags |= match field.spec.element {
         InElement::Playing => gst::PARAM_FLAG_MUTABLE_PLAYING,
         InElement::Ready | InElement::No => gst::PARAM_FLAG_MUTABLE_READY,

@@ -1,4 +1,4 @@
-//! What can go wrong, in GStreamer's terms: domains and codes for errors, and texts that name properties.
+//! Errors in GStreamer's terms: domains and codes, and texts that name properties.
 
 use lockon_core::Error;
 use lockon_core::error::DeviceFault;

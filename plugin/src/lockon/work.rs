@@ -1,10 +1,10 @@
-//! What is to be done to frames: what a run begins with, and what it was asked to change since.
+//! The work on frames: the job that a run begins with, and the changes since.
 //!
 //! Properties and signals that change the search while frames pass are orders to the run. Whether one can be
 //! done is known only when a device is opened for it, so the settings that hold are kept until then, to go
 //! back to.
 //!
-//! What was changed before a run began are orders too, at its first frame: so a results file has all that it
+//! Changes made before a run began are orders too, at its first frame: so a results file has all that it
 //! takes to repeat the run with the properties that the element had on its way to PAUSED.
 
 use std::collections::VecDeque;
@@ -22,17 +22,17 @@ use super::settings::Settings;
 /// There from READY to PAUSED until back.
 #[derive(Default)]
 pub(super) struct Work {
-    /// What was asked for on the way to PAUSED, by these settings.
+    /// The job requested on the way to PAUSED, and its settings.
     first: (Job, Settings),
-    /// What is searched now, or will be when a run begins...
+    /// The current search, or the one with which a run will begin...
     search: Arc<Search>,
     /// ...by these settings...
     held: Settings,
-    /// ...and those that were asked for last.
+    /// ...and the last requested settings.
     asked: Settings,
     /// Orders that were not answered yet, oldest first.
     waiting: VecDeque<Order>,
-    /// What turned out to be impossible when the run was over already.
+    /// Changes that turned out to be impossible when the run was over already.
     refused: Vec<Refused>,
 }
 
@@ -66,8 +66,8 @@ impl Work {
         &self.asked
     }
 
-    /// A run begins, with what it begins with. It takes orders from now on; what has changed since PAUSED are
-    /// the first of them.
+    /// Begins a run and returns its job. The run takes orders from now on; the changes since PAUSED are its
+    /// first orders.
     ///
     /// # Errors
     /// `Order` if it takes none.
@@ -89,7 +89,7 @@ impl Work {
         Ok(job)
     }
 
-    /// The run is over. What it was asked and did not come to is left to the next. Gives what of it cannot be
+    /// Ends the run. Requests that it did not come to are left to the next run. Returns those that cannot be
     /// done.
     pub(super) fn end(&mut self) -> Vec<Refused> {
         self.hold_what_waits();
@@ -105,8 +105,8 @@ impl Work {
         }
     }
 
-    /// Asks for a change that makes `properties` have their values of `settings`: of the run, or before there
-    /// is one of what it will begin with.
+    /// Asks for a change that gives `properties` their values of `settings`: a change of the run, or of its
+    /// beginning if there is no run yet.
     ///
     /// # Errors
     /// Why it cannot be asked for, or cannot be done. Nothing has changed then.
@@ -122,7 +122,7 @@ impl Work {
                 self.waiting.push_back(Order { change, properties, settings: settings.clone(), reply });
             }
             Err(_) if !control.takes_orders() => {
-                // What was asked before comes first.
+                // Earlier requests come first.
                 self.hold_what_waits();
                 self.hold(&change, &properties, &settings)?;
             }
@@ -132,7 +132,7 @@ impl Work {
         Ok(())
     }
 
-    /// Hears what came of the order that the run has answered, if it was one of these.
+    /// Takes the run's answer to the oldest order. Returns the order if it was refused.
     pub(super) fn hear(&mut self) -> Option<Refused> {
         let answer = self.waiting.front()?.reply.poll()?;
         let Order { change, properties, settings, .. } = self.waiting.pop_front()?;
@@ -144,7 +144,7 @@ impl Work {
     }
 
     fn refuse(&mut self, error: Error, properties: Vec<&'static str>, settings: Settings) -> Refused {
-        // Nobody knows yet of those that were set anew since.
+        // Properties that were set again since have values whose answer is still open.
         let properties: Vec<_> =
             properties.into_iter().filter(|property| self.asked.has_same(property, &settings)).collect();
         for property in &properties {

@@ -1,7 +1,7 @@
 //! Names put into gst-launch text in the place of words in braces.
 //!
 //! A name comes from a file that anybody may have named. In the text it must stay one value: it must not end
-//! the value that it stands in and begin an element of its own. So a value with such a name is decoded as
+//! the value that contains it and begin an element of its own. So a value with such a name is decoded as
 //! GStreamer would decode it, the name is put in, and the result is written again in a form that has no white
 //! space and no quotes that a parser could pair with others.
 

@@ -1,11 +1,11 @@
 //! Threads of pipelines, and one in reserve for when the system gives no more.
 //!
 //! GStreamer 1.22 hangs where a thread of a pipeline cannot be started: it reports that and still waits, when
-//! the pipeline is stopped, for what was to run on the thread, and the thread that waits hears no signal.
-//! So the tasks of a pipeline get their threads here. Where there is none the pipeline fails, and the task
-//! waits until the pipeline has stopped it. Then it ends on the thread in reserve, without doing anything.
-//! Before that it must not run there: a task that is paused, or that waits for another one without a thread,
-//! would hold the thread for ever. A pool does not know which task it is asked for, so each task has its own.
+//! the pipeline is stopped, for what was to run on the thread, and the thread that waits hears no signal. So
+//! the tasks of a pipeline get their threads here. Where there is none the pipeline fails, and the task waits
+//! until the pipeline has stopped it. Then it ends on the thread in reserve, without doing anything. Before
+//! that it must not run there: a task that is paused, or that waits for another one without a thread, would
+//! hold the thread for ever. A pool does not know which task a request is for, so each task has its own.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use lockon_core::threads;
 /// As much stack as the system usually gives: codecs may need it.
 const STACK: usize = 8 << 20;
 
-/// How often it is looked whether a task has been stopped.
+/// How often a waiting task checks whether it has been stopped.
 const POLL: Duration = Duration::from_millis(10);
 
 /// A task without a thread.
@@ -78,7 +78,7 @@ pub(super) fn check() -> Result<()> {
     reserve().map(drop)
 }
 
-/// Gives a task its thread. `news` hears of it if there is none.
+/// Gives a task its thread. `news` gets a message if there is none.
 fn pool(news: &Sender<News>, task: &gst::Task, stack: usize) -> gst::TaskPool {
     let pool: Pool = glib::Object::new();
     // It is new.

@@ -87,14 +87,14 @@ enum Target {
     Before(u64),
 }
 
-/// A video of which one frame is shown.
+/// A video that shows one of its frames.
 pub struct Film {
     spec: Option<SourceSpec>,
     reach: Reach,
     source: Option<VideoSource>,
     /// Frames that follow one another; the source continues with the one after the last.
     recent: VecDeque<Frame>,
-    /// Which of them is shown.
+    /// Index in `recent` of the frame that is shown.
     at: usize,
     /// Their numbers count from the video's first frame.
     is_counted: bool,
@@ -269,7 +269,7 @@ impl Film {
                 Ok(has_moved)
             }
             Step::Pages(pages) => self.go(Step::Time(pages.saturating_mul(self.page_ns() as i64)), control),
-            // A camera gives each frame when it is due: nobody waits for the one in ten seconds.
+            // A camera gives each frame when it is due: the user does not wait for the one in ten seconds.
             Step::Time(ns) if ns > 0 && self.is_real_time() => self.forward(1, control),
             Step::Time(ns) if ns > 0 => self.seek(now.saturating_add(ns as u64), control),
             Step::Time(ns) => {
@@ -302,7 +302,7 @@ impl Film {
         frame.meta.pts_ns.unwrap_or_else(counted)
     }
 
-    /// Goes on by so many frames, or to the end.
+    /// Moves forward by so many frames, or to the end.
     fn forward(&mut self, count: u64, control: &Control) -> Result<bool> {
         let mut has_moved = false;
         for _ in 0..count {
@@ -339,7 +339,7 @@ impl Film {
         Ok(has_moved)
     }
 
-    /// Goes to the last frame before a time. False if there is none.
+    /// Moves to the last frame before a time. False if there is none.
     fn jump_before(&mut self, ns: u64, control: &Control) -> Result<bool> {
         if let Some(at) = self.recent.iter().rposition(|frame| self.time_of(frame) < ns) {
             self.at = at;
@@ -402,7 +402,7 @@ impl Film {
     }
 }
 
-/// Adds the next frame, and lets go of the oldest if there are too many.
+/// Adds the next frame, and drops the oldest if there are too many.
 fn push(recent: &mut VecDeque<Frame>, frame: Frame) {
     let most = (MOST_RECENT_BYTES / frame.format.bytes().max(1)).clamp(2, MOST_RECENT);
     recent.push_back(frame);
@@ -470,7 +470,7 @@ mod tests {
     }
 
     fn open(path: &Path, start: Option<Moment>) -> Film {
-        // One decoding thread, as in other tests: their errors are told apart.
+        // One decoding thread, as in other tests: so each source gets its own errors.
         let spec = SourceSpec {
             decoder_threads: Some(1),
             ..SourceSpec::new(Input::File(path.into()), Decoder::Software)

@@ -27,7 +27,7 @@ use selection::{PickState, Selection};
 
 /// Things done in the window that may wait until they are looked at.
 const WAITING: usize = 1024;
-/// How often waiting for somebody is interrupted to see whether the program is to end.
+/// How often waiting for the user is interrupted to see whether the program is to end.
 const POLL: Duration = Duration::from_millis(50);
 /// How long the first picture may take to be shown.
 const FIRST_PICTURE: Duration = Duration::from_secs(10);
@@ -58,7 +58,7 @@ pub struct Picked {
 
 /// A window that shows a frame and asks for boxes on it.
 pub struct Picker {
-    /// Dropped before what it is told from is stopped.
+    /// Dropped before the pipeline that sends the actions is stopped.
     actions: Receiver<Action>,
     running: Running,
     appsrc: gst_app::AppSrc,
@@ -74,17 +74,17 @@ pub struct Picker {
     is_on_bar: bool,
     /// Pictures that were shown.
     shown: u64,
-    /// Somebody has closed the window.
+    /// The user has closed the window.
     is_closed: bool,
 }
 
 impl Picker {
-    /// Opens a window named `title` and shows the frame of the film in it. Whoever ends the program
-    /// meanwhile, or closes the window, gets a picker from which nothing is picked.
+    /// Opens a window named `title` and shows the frame of the film in it. If the program is ended meanwhile,
+    /// or the window closed, returns a picker from which nothing is picked.
     ///
     /// # Errors
-    /// Why no window can be had: `Output` if there is no screen, `MissingElement`, `Pipeline` or `Resource`
-    /// if GStreamer cannot show it.
+    /// Why no window can be opened: `Output` if there is no screen, `MissingElement`, `Pipeline` or
+    /// `Resource` if GStreamer cannot show it.
     pub fn open(film: Film, title: &str, control: &Control) -> Result<Self> {
         sink::check_screen("")?;
         let launch = sink::display_launch(true);
@@ -96,7 +96,8 @@ impl Picker {
         sink::prepare(&appsrc, &painter.info, true);
         let (sender, actions) = crossbeam_channel::bounded(WAITING);
         window::watch(&appsrc, move |action| {
-            // Nobody makes so many while a picture is drawn; of what is too much the mouse's next move tells.
+            // A user does not make so many while a picture is drawn; after a lost one the mouse's next move
+            // has the new place.
             let _ = sender.try_send(action);
         });
         window::set_title(&appsrc, title);
@@ -136,7 +137,7 @@ impl Picker {
         Ok(picker)
     }
 
-    /// Waits until the picture is shown, or nobody is there to look at it.
+    /// Waits until the picture is shown, or the window is closed.
     fn await_picture(&mut self, has_arrived: &Receiver<()>, control: &Control) -> Result<()> {
         let deadline = Instant::now() + FIRST_PICTURE;
         while has_arrived.is_empty() && !self.is_closed && !control.is_stopped() {
@@ -148,11 +149,11 @@ impl Picker {
         Ok(())
     }
 
-    /// The boxes that somebody draws, in the order in which they were taken, one at least; `None` if nothing
-    /// is to be picked: that was said, or the window closed, or the program is to end.
+    /// Returns the boxes that the user draws, in the order in which they were taken, at least one; `None` if
+    /// nothing is to be picked: the user said so, or closed the window, or the program is to end.
     ///
     /// # Errors
-    /// What made the window fail.
+    /// Why the window failed.
     pub fn pick(mut self, control: &Control) -> Result<Option<Vec<Picked>>> {
         while !control.is_stopped() && !self.is_closed {
             select! {
@@ -176,8 +177,8 @@ impl Picker {
         Ok(None)
     }
 
-    /// Does what was done in the window. Moves that follow one another are made as one: keys that are held
-    /// repeat faster than a video can be decoded.
+    /// Carries out the user's actions in the window. Moves that follow one another are made as one: keys that
+    /// are held repeat faster than a video can be decoded.
     fn apply(&mut self, actions: &[Action], control: &Control) -> Result<PickState> {
         let mut pending = None;
         for action in actions {
@@ -254,7 +255,7 @@ impl Picker {
         Ok(())
     }
 
-    /// Draws the frame with what is selected, and shows it.
+    /// Draws the frame with the selection, and shows it.
     fn show(&mut self) -> Result<()> {
         let times = Timestamps { pts: self.shown * STEP_NS, duration: STEP_NS };
         let Self { film, selection, layout, .. } = self;
@@ -273,7 +274,7 @@ impl Picker {
             |canvas| overlay::draw_strip(canvas, layout, frame.format.size, &strip),
         );
         self.shown += 1;
-        // Refused only by a pipeline that failed, and that tells why.
+        // Refused only by a pipeline that failed, and the pipeline reports why.
         let _ = self.appsrc.push_buffer(painted.map_err(fault)?);
         Ok(())
     }
@@ -301,7 +302,7 @@ fn merged(before: Option<Step>, step: Step) -> (Option<Step>, Step) {
     }
 }
 
-/// How far in the video the frame is that is shown, from 0 to 1; `None` where that cannot be said.
+/// Returns the position in the video of the frame that is shown, from 0 to 1; `None` where it is not known.
 fn place(film: &Film) -> Option<f64> {
     let length = film.length_ns()?;
     // The last frame begins a frame before the end.
@@ -309,7 +310,8 @@ fn place(film: &Film) -> Option<f64> {
     Some((film.shown_ns() as f64 / last as f64).min(1.0))
 }
 
-/// Which frame is shown, in several lengths, each of which stays the same.
+/// Returns the number or time of the frame that is shown, as labels of several lengths. The length of each
+/// stays the same.
 fn labels(film: &Film) -> [String; 3] {
     let frame = |digits: usize| match film.moment() {
         Moment::Frame(index) => format!("  frame {index:<digits$}"),
@@ -336,7 +338,7 @@ fn clock(ns: u64, length: u64) -> String {
     format!("{}:{:02}:{second:02}.{milliseconds:03}", minutes / 60, minutes % 60)
 }
 
-/// What can be done now, the most important first.
+/// Returns the actions that are possible now, the most important first.
 fn hints(film: &Film, selection: &Selection) -> Vec<String> {
     let page = if film.page_ns() < film::PAGE_NS { "10 %" } else { "10 s" };
     let moves = match film.reach() {

@@ -11,7 +11,7 @@ const LEAST_SIDE: usize = 3;
 const SECOND: i64 = 1_000_000_000;
 const MINUTE: i64 = 60 * SECOND;
 
-/// What is selected, and how the mouse and keys change it.
+/// The selected boxes, changed by the mouse and keys.
 #[derive(Debug)]
 pub(super) struct Selection {
     pub(super) frame: Size,
@@ -24,10 +24,10 @@ pub(super) struct Selection {
     is_shift_down: bool,
 }
 
-/// What something that was done means for whoever waits for boxes.
+/// The state of picking after an action.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PickState {
-    /// It goes on.
+    /// Picking continues.
     Same,
     /// The boxes are picked.
     Done,
@@ -109,7 +109,7 @@ impl Selection {
 
     /// The corner between pixels that is nearest to a place.
     fn corner(&self, x: f64, y: f64) -> (usize, usize) {
-        // What is beside the frame is at its edge; so is what is no number.
+        // A place beside the frame is moved to its edge; a place that is no number too.
         let near = |at: f64, length: usize| libm::round(at).clamp(0.0, length as f64) as usize;
         (near(x, self.frame.width), near(y, self.frame.height))
     }

@@ -42,7 +42,8 @@ struct GateState {
 }
 
 impl Gate {
-    /// A gate to an output that begins at `origin` of the input, or with the first frame if there is none.
+    /// Returns a gate to an output that begins at `origin` of the input, or with the first frame if that is
+    /// `None`.
     pub(super) fn new(origin: Option<u64>) -> Self {
         let gate = Self::default();
         gate.lock().origin = origin;
@@ -78,7 +79,8 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Lets everything go, and drops it, so that the pipeline can stop. Call this before setting it to NULL.
+    /// Ends all waits and drops the sound, so that the pipeline can stop. Call this before setting it to
+    /// NULL.
     pub(crate) fn open(&self) {
         self.lock().is_open = true;
         self.changed.notify_all();
@@ -105,7 +107,7 @@ impl Gate {
                 let Ok(starts) = u64::try_from(starts - origin.cast_signed()) else {
                     return gst::PadProbeReturn::Drop;
                 };
-                // Sound may begin late or pause: the muxer needs it before it goes on with the video, and
+                // Sound may begin late or pause: the muxer needs it before it continues with the video, and
                 // video must not wait for ever. Such a packet may stay although the video is cut before it.
                 let video_waits = state.video_queue.as_ref().is_some_and(is_full) && !state.is_closed;
                 if starts < state.video_end || video_waits {

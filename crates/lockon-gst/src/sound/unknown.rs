@@ -7,9 +7,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// So much of a file is looked at: some seconds of video.
+/// Bytes of a file that are examined: some seconds of video.
 const LOOKED_AT: u64 = 4 << 20;
-/// So many packets in a row begin with the sync byte where a stream is one.
+/// Number of packets in a row that must begin with the sync byte in a stream.
 const IN_A_ROW: usize = 5;
 const SYNC: u8 = 0x47;
 
@@ -46,7 +46,7 @@ fn begins_audio(packet: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// A stream of packets of that size, one of which begins a packet of that id.
+    /// Returns a stream of packets of that size, with one that begins a packet of that id.
     fn stream(size: usize, id: u8) -> Vec<u8> {
         let mut packets = vec![vec![0xff; size]; 7];
         for packet in &mut packets {

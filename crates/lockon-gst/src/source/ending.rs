@@ -1,4 +1,4 @@
-//! Whether a live source that ended was meant to end.
+//! Decides whether a live source that ended was meant to end.
 //!
 //! GStreamer has one end of stream for all that can happen to a live source: `rtspsrc` sends it when the
 //! server says goodbye, and just so, without a word on the bus, when a server that froze has sent nothing for
@@ -9,7 +9,7 @@
 //!   without it the sender was lost.
 //! - **A camera** has no end: one that comes is a loss. So is the end of JPEG pictures over HTTP.
 //! - **Everything else** (SRT, TCP, text of one's own such as `videotestsrc is-live=true num-buffers=50`) has
-//!   no word for it. An end that comes with the last frames was made by somebody; one that comes after
+//!   no message for it. An end that comes with the last frames was intended; one that comes after
 //!   [`QUIET`] of silence is taken for a time-out.
 //!
 //! A closed connection is reported by a warning on the bus, which [`super::VideoSource`] handles before this.
@@ -29,7 +29,7 @@ const QUIET: Duration = Duration::from_secs(5);
 /// silence.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// Events of a pipeline's elements that tell a loss from an end.
+/// Events of a pipeline's elements that show whether a source was lost or has ended.
 #[derive(Debug, Default)]
 pub(super) struct Ending {
     /// Something in the pipeline receives RTP by way of `rtspsrc`.
@@ -115,7 +115,7 @@ impl Ending {
         self.said_goodbye.load(Ordering::Relaxed)
     }
 
-    /// Why the end of a live source is a loss, or `None` if it may well have been meant.
+    /// Returns why the end of a live source is a loss, or `None` if it may well have been meant.
     pub(super) fn loss(&self, is_camera: bool) -> Option<String> {
         if self.is_goodbye() {
             return None;

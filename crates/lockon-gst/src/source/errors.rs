@@ -9,8 +9,8 @@ use lockon_core::error::Error;
 /// The error of an input without video.
 const NO_VIDEO_STREAM: &str = "it has no video stream";
 
-/// True for what may come right by waiting: a source that is not there. What is no video, has no decoder or
-/// asks for another password stays so.
+/// True for errors that may disappear by waiting: the source is not there. Other errors stay: the source is
+/// no video, has no decoder or asks for another password.
 pub(super) fn may_pass(error: &Error) -> bool {
     matches!(error, Error::Unreachable { .. } | Error::Resource { .. })
 }

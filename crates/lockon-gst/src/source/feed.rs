@@ -20,7 +20,7 @@ use lockon_core::locks::lock;
 const LOSSLESS_WAITING: usize = 2;
 
 /// Samples that wait in the channel of a live source: as many as come together. Older ones are dropped before
-/// anybody takes them.
+/// they are taken.
 const LIVE_WAITING: usize = 4;
 
 /// Samples that arrive within this time came together: less than a frame's time at 120 frames a second.

@@ -7,7 +7,8 @@
 //!   template that was cut out of such a picture is found with a score of 1.
 //!
 //! Formats in which samples begin between bytes or lie in tiles (`v210`, `NV12_10LE32`) are left to a
-//! converter, and so are RGB of more than 8 bits, and `VYUY`, of which GStreamer 1.22 says two things.
+//! converter, and so are RGB of more than 8 bits, and `VYUY`, because GStreamer 1.22 contradicts itself about
+//! it.
 
 use gst_video::prelude::*;
 use lockon_core::colour;
@@ -149,8 +150,8 @@ impl<'a> Samples<'a> {
 }
 
 impl Gathered {
-    /// Makes the planes of a picture of this size, in the memory of those that were made before. False if its
-    /// rows are too short.
+    /// Makes the planes of a picture of this size, in the memory of earlier ones. False if its rows are too
+    /// short.
     pub(super) fn fill(&mut self, frame: &MappedFrame, pixels: PixelFormat, size: Size) -> bool {
         self.0.resize_with(pixels.planes(), Plane::default);
         for (index, plane) in self.0.iter_mut().enumerate() {
@@ -253,7 +254,7 @@ mod tests {
         let planes: Vec<_> = (0..info.n_planes()).map(from_row).collect();
         let none = gst_video::VideoPackFlags::empty();
         info.unpack(none, &mut line, &planes, frame.plane_stride(), 0, 0, SIZE.width as i32);
-        // Those of 16 bits are the machine's own numbers.
+        // Samples of 16 bits are the machine's own numbers.
         let upper = if cfg!(target_endian = "little") { bytes - 1 } else { 0 };
         let pixels = line.chunks_exact(4 * bytes).take(SIZE.width);
         pixels.map(|pixel| [0, 1, 2, 3].map(|n| pixel[n * bytes + upper])).collect()

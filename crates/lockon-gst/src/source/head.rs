@@ -20,7 +20,8 @@ use lockon_core::locks::lock;
 /// Access units that are looked at for a display orientation. It comes with the first key frame.
 const LOOKED_AT: u32 = 32;
 
-/// Access units that are skipped at most: then the stream has no key frames, and what comes is shown.
+/// Maximum access units that are skipped: a stream without a key frame in these has none, and all that
+/// follows is shown.
 const MOST_SKIPPED: u32 = 600;
 
 /// Buffers of a raw stream that are looked at for its parameter sets.
@@ -60,7 +61,7 @@ impl Head {
         head
     }
 
-    /// How the video says that it is turned.
+    /// Returns the orientation that the video declares.
     pub(super) fn orientation(&self) -> Option<Orientation> {
         *lock(&self.orientation)
     }
@@ -129,7 +130,7 @@ struct Beginning {
 }
 
 impl Beginning {
-    /// Decides if an access unit goes on to the decoder.
+    /// Decides if an access unit is passed to the decoder.
     fn judge(
         &mut self,
         pad: &gst::Pad,
@@ -293,7 +294,7 @@ fn next_nal(bytes: &[u8], length_bytes: Option<usize>) -> Option<(&[u8], &[u8])>
     Some((&bytes[start..end], &bytes[end..]))
 }
 
-/// The bytes without those that keep start codes out of them.
+/// Returns the bytes without those that keep start codes out of them.
 fn unescaped(bytes: &[u8]) -> Vec<u8> {
     let mut zeros = 0;
     let mut plain = Vec::with_capacity(bytes.len());

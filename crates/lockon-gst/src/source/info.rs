@@ -13,7 +13,7 @@ use lockon_core::ports::{Next, Source};
 
 use super::errors::{in_words_of_the_input, no_video};
 
-/// How many elements a stream passes at most from its demuxer to the frames.
+/// Maximum elements that a stream passes from its demuxer to the frames.
 const MOST_STEPS: usize = 32;
 
 /// Facts about a source. `None`: cannot be known.

@@ -3,7 +3,7 @@
 //!
 //! A pipe can be read once. So it is opened here, where a wait for its writer can be given up, and not by an
 //! element, whose change of state would wait; nothing is read of it but by its pipeline; and that pipeline is
-//! not built a second time when its first frame tells that a converter is needed: the converter is put in
+//! not built a second time when its first frame shows that a converter is needed: the converter is put in
 //! where it is, while the frame waits.
 
 use std::fs::File;

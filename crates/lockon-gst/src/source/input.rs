@@ -39,7 +39,7 @@ impl Input {
     /// INPUT as typed: `-`, a file that exists or has no `scheme://`, pictures, `camera[:DEVICE]`, or a URI.
     ///
     /// # Errors
-    /// `Value` if there is nothing, or half of what is needed.
+    /// `Value` if there is nothing, or a part is missing.
     pub fn typed(typed: &OsStr) -> Result<Self> {
         let path = Path::new(typed);
         // A name that is no text is a path.
@@ -78,7 +78,7 @@ impl Input {
         }
     }
 
-    /// All files that are read for it, as far as they can be found: what is written must be none of them.
+    /// Returns all files that are read for it, as far as they can be found: an output must be none of them.
     pub fn files(&self) -> Vec<PathBuf> {
         match self {
             Self::File(path) => vec![path.clone()],

@@ -113,7 +113,7 @@ pub struct VideoSource {
     is_live: bool,
     /// It gives frames only while it plays: a camera or a network stream, or something that behaves so.
     is_real_time: bool,
-    /// A file that plays at its own speed, until its second frame is asked for.
+    /// A file that plays at its own speed, before its second frame is requested.
     is_paused: bool,
     duration_ns: Option<u64>,
     /// The missing part of the file, reported after the existing frames.
@@ -124,7 +124,7 @@ pub struct VideoSource {
     mapper: Mapper,
     /// Errors of decoders before the source was reconnected.
     damaged_before: u64,
-    /// Where decoding may have begun, until the first frame tells.
+    /// The place where decoding may have begun, until the first frame shows it.
     sought: Option<Place>,
     /// The times of the next frames, where decoding did not begin with the video.
     expected: VecDeque<u64>,
@@ -141,20 +141,20 @@ pub struct VideoSource {
 }
 
 /// The pipeline that runs and what is known of it. A live source that is opened again gets another one, and
-/// everything else in [`VideoSource`] goes on.
+/// everything else in [`VideoSource`] stays.
 struct Connection {
     /// Declared, and so dropped, before `running`: a streaming thread that waits in the channel is let go by
     /// this, and stopping the pipeline waits for that thread.
     samples: Receiver<NumberedSample>,
     running: Running,
-    /// Samples that are out of the channel: the one that told a live source's caps while it was opened, and
+    /// Samples that are out of the channel: the one with a live source's caps from when it was opened, and
     /// those that came together with the newest.
     waiting: VecDeque<NumberedSample>,
     caps: gst::Caps,
     info: gst_video::VideoInfo,
     format: Arc<VideoFormat>,
     counts: Arc<Counts>,
-    /// Tells a loss from an end.
+    /// Distinguishes a loss from an end.
     ending: Arc<Ending>,
     /// Facts from its first frames.
     head: Arc<head::Head>,
@@ -299,7 +299,7 @@ impl VideoSource {
 
     /// True if it reads a playlist that a server renews.
     fn is_live_playlist(&self) -> bool {
-        // One that has a length ends.
+        // A playlist with a length ends.
         self.duration_ns.is_none() && self.connection.playlist.bound().is_some()
     }
 
@@ -309,7 +309,7 @@ impl VideoSource {
         self.connection.playlist.bound().filter(|_| plays && self.is_live_playlist())
     }
 
-    /// How a file is stuck that should give a frame now.
+    /// Returns how a file is stuck that should give a frame now.
     fn stuck(&mut self) -> Option<Stuck> {
         // A live source may pause for any time.
         let is_watched = !self.is_live && matches!(self.state, SourceState::Playing);

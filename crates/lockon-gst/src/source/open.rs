@@ -1,4 +1,4 @@
-//! Opening: from what was asked for to a source whose first frame's format is known.
+//! Opens sources: from the description to a source whose first frame's format is known.
 //!
 //! The pipeline is started once to see what its video is like. If that needs a converter in front of the
 //! appsink, the pipeline is built again with one.

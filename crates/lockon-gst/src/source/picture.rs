@@ -20,8 +20,8 @@ pub(super) fn pixels(name: &str) -> Option<PixelFormat> {
     PixelFormat::from_name(name).or_else(|| gather::planes_of(name))
 }
 
-/// GStreamer's names of the formats that pictures are taken in: those whose planes are taken where they lie,
-/// then those of which planes are made by a copy.
+/// GStreamer's names of the formats that pictures are taken in: first formats whose planes are taken where
+/// they lie, then formats whose planes are made by a copy.
 pub fn formats() -> impl Iterator<Item = &'static str> {
     let made = gather::GATHERED.iter().map(|(name, _)| *name);
     PixelFormat::ALL.into_iter().map(|format| format.name).chain(made)
@@ -35,8 +35,8 @@ pub fn is_gathered(info: &gst_video::VideoInfo) -> bool {
 /// Parses caps, for GStreamer and for lockon.
 ///
 /// # Errors
-/// `Pipeline` if they are not of raw video, of a format of which no luma of 8 bits can be
-/// taken, or of pictures of a size that none has.
+/// `Pipeline` if they are not of raw video, or of a format without luma that can be taken as 8 bits, or of
+/// pictures of an impossible size.
 pub fn describe(caps: &gst::CapsRef) -> Result<(gst_video::VideoInfo, Arc<VideoFormat>)> {
     let info = gst_video::VideoInfo::from_caps(caps).map_err(|_| failure(format!("not video: {caps}")))?;
     let pixels = pixels(info.format().to_str())

@@ -17,7 +17,7 @@ use lockon_core::ports::Next;
 /// Pause after the first failed try; each time twice as long, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 
-/// Between two tries at most.
+/// Maximum pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
 /// State that a reconnected source takes over from the lost one.
@@ -76,9 +76,9 @@ fn wait(pause: Duration, control: &Control) {
 }
 
 impl VideoSource {
-    /// Opens the source as soon as it is there: as long as its errors are such as pass it is tried again,
-    /// after pauses that grow. What gave video once may give it again, whatever comes meanwhile. `tell` hears
-    /// of each error and of the pause after it.
+    /// Opens the source as soon as it is there: retries after temporary errors, with pauses that grow. A
+    /// source that gave video once is retried after faults of the stream too. `tell` is called with each
+    /// error and the pause after it.
     pub(super) fn open_in_time(
         spec: &SourceSpec,
         control: &Control,
@@ -101,7 +101,7 @@ impl VideoSource {
         }
     }
 
-    /// Begins to search for what was lost: an error, or an end that is none. Times go on by `clock`.
+    /// Starts to reconnect after a loss: an error, or an unexpected end. Times continue by `clock`.
     pub(super) fn reconnect(
         &mut self,
         lost: Option<Error>,

@@ -1,6 +1,6 @@
 //! Where decoding may begin so that no frame that is wanted is missing, and every frame keeps its number.
 //!
-//! A part of a file needs no decoding of what lies before. A seek alone is not enough: results number
+//! A part of a file can be decoded without the frames before it. A seek alone is not enough: results number
 //! frames from the video's first, and a demuxer knows no numbers. So the packets up to the part are counted,
 //! which takes the demuxer alone: some percent of the time that decoding takes. Only key frames at which a
 //! decoder begins afresh are taken, and only in streams in which each packet becomes one frame. Where that is
@@ -269,8 +269,8 @@ impl Codec {
         match self {
             Self::H264(_) | Self::H265(_) | Self::Jpeg => true,
             Self::Vp8 => first >> 4 & 1 == 1,
-            // With an index at its end it is several frames, of which one is shown. Else a bit says whether
-            // it shows another frame, and a bit whether it is shown itself.
+            // With an index at its end the packet has several frames, and one of them is shown. Otherwise a
+            // bit says whether it shows another frame, and a bit whether it is shown itself.
             Self::Vp9 => {
                 let is_profile_3 = first >> 4 & 0b11 == 0b11;
                 !is_profile_3 && (last & 0xe0 == 0xc0 || first >> 3 & 1 == 1 || first >> 1 & 1 == 1)
@@ -278,7 +278,7 @@ impl Codec {
         }
     }
 
-    /// True if nothing that follows needs what came before, as far as the packet of a key frame tells.
+    /// True if no later frame needs an earlier one, as far as the packet of a key frame shows.
     fn is_entry(self, packet: &[u8]) -> bool {
         match self {
             // An IDR picture; other key frames may be followed by pictures that refer to earlier ones.

@@ -48,7 +48,7 @@ pub struct SourceSpec {
     pub jitter_ms: u32,
     /// The device that hardware decoders may leave their pictures on.
     pub surfaces: Surfaces,
-    /// Threads that decoders in software may have, of those that can be told; by themselves most take all
+    /// Maximum threads of a decoder in software, if the decoder has such a setting; by default most use all
     /// cores.
     pub decoder_threads: Option<u32>,
     /// Detections of the pipeline to follow.
@@ -141,8 +141,8 @@ impl SourceSpec {
             && self.input.file().is_none()
     }
 
-    /// True if frames come at the source's own pace: a camera's, a network stream's. As far as can be told
-    /// without opening it.
+    /// True if frames come at the source's own pace: a camera's, a network stream's. Answers as far as is
+    /// possible without opening it.
     ///
     /// # Errors
     /// `MissingElement` or `Launch` if a pipeline's text cannot be built.

@@ -189,7 +189,7 @@ fn luma_is_used_where_it_lies() {
         gst::PadProbeReturn::Ok
     });
     let frames = all(&mut source).unwrap();
-    // Padding is told of, not taken out.
+    // Padding is described by metadata, not taken out.
     let delivered = frames.iter().map(|f| (true, f.luma().row(0).as_ptr() as usize)).collect::<Vec<_>>();
     let decoded = decoded.lock().unwrap();
     // The first frames had been decoded before the probe was there.
@@ -464,7 +464,8 @@ fn damaged_packets_are_counted_and_decoding_goes_on() {
         let (from, to) = (bytes.len() / 3, bytes.len() * 2 / 3);
         bytes[from..to].iter_mut().step_by(5000).for_each(|byte| *byte ^= 0xFF);
         std::fs::write(&path, bytes).unwrap();
-        // Others may be open at the same time: of several threads nobody knows for whom they work.
+        // Other sources may be open at the same time: it is not known which source each of several threads
+        // works for.
         let spec = |path| SourceSpec { decoder_threads: Some(1), ..spec(Input::File(path)) };
         let whole = clip(&folder, "whole.mkv", &format!("{video} ! x264enc key-int-max=10 ! matroskamux"));
         let mut beside = open(&spec(whole)).unwrap();
@@ -509,7 +510,7 @@ fn caps_of_nothing_and_rates_below_zero_are_not_believed() {
 #[test]
 fn live_frames_tell_when_they_were_captured() {
     let video = "videotestsrc is-live=true num-buffers=20 ! video/x-raw,format=GRAY8,framerate=50/1";
-    // What is late by 30 ms was captured 30 ms before it came.
+    // A frame that is late by 30 ms was captured 30 ms before it came.
     let mut source =
         open(&text(&format!("{video} ! identity sleep-time=15000 ! appsink name=frames"))).unwrap();
     let mut ages = Vec::new();
@@ -677,7 +678,7 @@ fn dropping_a_source_lets_go_of_a_waiting_decoder() {
         drop(source);
         assert!(start.elapsed() < Duration::from_secs(2));
         assert_eq!(pipeline.current_state(), gst::State::Null);
-        // What was delivered stays readable.
+        // A delivered frame stays readable.
         assert_eq!(frame.luma().rows().count(), 240);
     }
 }

@@ -1,4 +1,4 @@
-//! Whether the results of a run are there already, so that a batch that was interrupted can go on.
+//! Checks whether the results of a run are there already, so that an interrupted batch can continue.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
@@ -12,21 +12,21 @@ use lockon_core::error::{Error, Result};
 use lockon_core::output::Format;
 use lockon_gst::sink;
 
-/// How far a run has come that may have been done before.
+/// How complete the results of a run are that may have been done before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Completion {
     /// None of its results are there.
     None,
-    /// A part is there, what a run of the same request left that was stopped or failed: these files are its.
+    /// A part is there, left by a run of the same request that was stopped or failed: these are its files.
     Part(Vec<PathBuf>),
     /// All is there.
     Done,
-    /// What is there is the answer to another question, or no results of lockon.
+    /// The files hold the answer to another question, or no results of lockon.
     Other,
 }
 
-/// How far a run has come, by its JSON Lines: they end with a summary when all other outputs are complete,
-/// and tell in their first line what was asked ([`Request::digest`]).
+/// Returns how far a run has come, by its JSON Lines: they end with a summary when all other outputs are
+/// complete, and their first line has the digest of the request ([`Request::digest`]).
 ///
 /// # Errors
 /// `Usage` if it writes no JSON Lines to a file; `File` if what is there cannot be read; those of
@@ -48,8 +48,8 @@ pub fn completion(request: &Request) -> Result<Completion> {
     };
     let (first, last) = ends(&file).map_err(Error::file("read", lines))?;
     if first.is_null() && file.metadata().is_ok_and(|file| file.len() == 0) {
-        // Whoever wrote it was stopped before the first frame: there is nothing in it to lose. Nothing is
-        // known of the other files.
+        // The run that wrote it was stopped before the first frame: there is nothing in it to lose. Nothing
+        // is known of the other files.
         return Ok(Completion::Part(vec![lines.into()]));
     }
     let asked = request.digest(&job::load_templates(&request.template)?);
@@ -168,7 +168,7 @@ mod tests {
             std::fs::write(&lines, text).unwrap();
             assert_eq!(completion(&request).unwrap(), expected, "{text:.200}");
         }
-        // An empty file is nobody's, and tells nothing of the others.
+        // An empty file belongs to no request, and shows nothing of the others.
         std::fs::write(&lines, "").unwrap();
         let with_video = Request { output: vec![video.clone()], ..request.clone() };
         assert_eq!(completion(&with_video).unwrap(), part());

@@ -42,7 +42,7 @@ pub fn read_list(path: &Path, base: &Request) -> Result<Vec<Request>> {
 }
 
 /// Refuses what several runs cannot do at the same time: write the same file, all write to standard output,
-/// read a file that another writes, ask somebody at the screen.
+/// read a file that another writes, let the user draw a box on the screen.
 ///
 /// # Errors
 /// `Usage`, which names both videos and the remedy.
@@ -70,7 +70,7 @@ pub fn check(runs: &[(String, Request)]) -> Result<()> {
         return usage(format!("{first} and {other} are both read from standard input, which has one video"));
     }
     let word = |one: &str, other: &str| {
-        // Of two videos of one name only the number differs.
+        // If two videos have the same name, only the number differs.
         if stem(one) == stem(other) { "{index}" } else { "{stem} or {index}" }
     };
     let mut writers: HashMap<PathBuf, &str> = HashMap::new();
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(inputs, ["a b.mp4", "c.mp4"]);
         assert_eq!((&read[0].track, read[0].min_score), (&base.track, 0.5));
         assert_eq!((read[1].track[0].to_string().as_str(), read[1].min_score), ("1,2,30,40@0", 0.5));
-        // What a job says counts, also if it is what would be without a word.
+        // Options in a job always count, even when they equal the default.
         let default = Request::default().min_score;
         std::fs::write(&path, format!("{{\"input\":\"a.mp4\",\"min-score\":{default},\"track\":[]}}\n"))
             .unwrap();

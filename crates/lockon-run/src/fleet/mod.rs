@@ -53,9 +53,9 @@ pub use list::{check, read_list};
 
 /// A run that is to be done.
 pub struct Order {
-    /// What messages and metrics call it.
+    /// The name in messages and metrics.
     pub name: String,
-    /// What is asked for.
+    /// The request to run.
     pub request: Request,
     /// See [`Order::with_outlets`].
     outlets: Vec<Arc<dyn Outlet>>,
@@ -94,38 +94,41 @@ impl Order {
         Self { outlets, ..self }
     }
 
-    /// The same, whose video is a file that is open already: see [`crate::run::Prepared::reading`].
+    /// Returns this order for a video that is a file that is open already: see
+    /// [`crate::run::Prepared::reading`].
     #[must_use]
     pub fn reading(self, file: Arc<File>) -> Self {
         Self { file: Some(file), ..self }
     }
 
-    /// Lets it open nothing but this for its video: see [`crate::run::Prepared::confined_to`].
+    /// Allows it to open only this for its video: see [`crate::run::Prepared::confined_to`].
     #[must_use]
     pub fn confined_to(self, video: Video) -> Self {
         Self { video: Some(video), ..self }
     }
 
-    /// The same, which begins to decode where `--start` is: see [`crate::run::Prepared::seeking`].
+    /// Returns this order so that it begins to decode at `--start`: see [`crate::run::Prepared::seeking`].
     #[must_use]
     pub fn seeking(self) -> Self {
         Self { seeks: true, ..self }
     }
 
-    /// The same, without colours that it does not use: see [`crate::run::Prepared::sparing_colours`].
+    /// Returns this order without colours that it does not use: see
+    /// [`crate::run::Prepared::sparing_colours`].
     #[must_use]
     pub fn sparing_colours(self) -> Self {
         Self { spares_colours: true, ..self }
     }
 
-    /// The same; `opened` is called when the run is open, on its thread, and its error is the run's.
+    /// Returns this order with a callback: `opened` is called when the run is open, on its thread, and its
+    /// error is the run's.
     #[must_use]
     pub fn when_opened(self, opened: impl FnOnce(&mut Run) -> Result<()> + Send + 'static) -> Self {
         Self { opened: Some(Box::new(opened)), ..self }
     }
 }
 
-/// Tells the runs of a fleet apart: the number of each, in the order in which they were added.
+/// Identifies a run of a fleet: its number, in the order in which runs were added.
 pub type RunId = u64;
 
 /// A run that has ended.
@@ -135,33 +138,33 @@ pub struct Ended {
     pub id: RunId,
     /// Its name.
     pub name: String,
-    /// What was asked for.
+    /// The request that was run.
     pub request: Request,
-    /// What was done; nothing if it did not begin.
+    /// The work that was done; nothing if the run did not begin.
     pub summary: Summary,
-    /// What went wrong.
+    /// The error, if the run failed.
     pub outcome: Result<()>,
 }
 
 /// How many runs there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Those that wait for others to end.
+    /// Runs that wait for others to end.
     pub waiting: usize,
-    /// Those that go on.
+    /// Runs that are in progress.
     pub running: usize,
-    /// Those that have ended.
+    /// Runs that have ended.
     pub ended: usize,
 }
 
-/// Runs, of which up to so many files are processed at the same time. Sources that are live do not wait for
-/// others. What is dropped ends all runs and waits for that.
+/// Runs, with a limit on the number of files that are processed at the same time. Live sources do not wait
+/// for others. Dropping the fleet ends all runs and waits for them.
 pub struct Fleet {
     shared: Arc<Shared>,
     ended: Receiver<Ended>,
     threads: Vec<JoinHandle<Option<()>>>,
     next: RunId,
-    /// Ends of runs that nobody was told yet.
+    /// Ends of runs that [`Fleet::wait`] has not returned yet.
     untold: usize,
 }
 
@@ -188,7 +191,7 @@ impl Fleet {
         Self::under(jobs, &Control::new())
     }
 
-    /// The same, and all runs end with `control`.
+    /// As [`Fleet::new`], and all runs end with `control`.
     pub fn under(jobs: usize, control: &Control) -> Self {
         let (tell, ended) = crossbeam_channel::unbounded();
         let shared = Shared { jobs: jobs.max(1), control: control.clone(), state: Mutex::default(), tell };
@@ -201,7 +204,7 @@ impl Fleet {
         ids.start
     }
 
-    /// Adds runs that start together, as far as there are places: each is told how many there are, so that it
+    /// Adds runs that start together, as far as there are places: each gets the number of runs, so that it
     /// takes its share of the processor.
     pub fn add_all(&mut self, orders: impl IntoIterator<Item = Order>) -> Range<RunId> {
         let first = self.next;
@@ -224,7 +227,7 @@ impl Fleet {
         for task in tasks {
             let (shared, name) = (self.shared.clone(), format!("run-{}", task.id));
             let thread = std::thread::Builder::new().name(name);
-            // Without a thread the run is told as failed.
+            // Without a thread the run is reported as failed.
             let task = Arc::new(Mutex::new(Some(task)));
             let taken = task.clone();
             let take = |task: &Mutex<Option<Task>>| lock(task).take();
@@ -256,7 +259,7 @@ impl Fleet {
         self.shared.leave_out_all(&mut state);
     }
 
-    /// Waits for the next run to end; `None` if there is none that has not been told.
+    /// Waits for the next run to end and returns its end; `None` if all ends were returned.
     pub fn wait(&mut self) -> Option<Ended> {
         if self.untold == 0 {
             return None;
@@ -273,7 +276,7 @@ impl Fleet {
         Some(ended)
     }
 
-    /// True if all ends were told.
+    /// True if all ends were returned.
     pub fn is_done(&self) -> bool {
         self.untold == 0
     }
@@ -289,7 +292,7 @@ impl Drop for Fleet {
     fn drop(&mut self) {
         self.stop();
         for thread in self.threads.drain(..) {
-            // What panics has been told as its run's error.
+            // A panic has been reported as its run's error.
             let _ = thread.join();
         }
     }
@@ -305,7 +308,7 @@ struct Task {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        // It is whole at every moment.
+        // It is consistent at every moment.
         lock(&self.state)
     }
 
@@ -316,7 +319,7 @@ impl Shared {
         Task { id, order, control, is_file }
     }
 
-    /// Does a run, and, in the place of a file, those that wait for one.
+    /// Does a run. After a file, also does the files that wait for a place.
     fn work(&self, task: Task, share: Share) {
         let mut next = Some(task);
         while let Some(task) = next {
@@ -329,7 +332,7 @@ impl Shared {
                 None
             };
             drop(state);
-            // Nobody listens any more while the fleet is dropped.
+            // Nothing receives the ends any more while the fleet is dropped.
             let _ = self.tell.send(ended);
         }
     }
@@ -352,7 +355,7 @@ impl Shared {
         }
     }
 
-    /// Tells that a run that waits will not begin.
+    /// Reports that a waiting run will not begin.
     fn leave_out(&self, state: &mut State, (id, Order { name, request, .. }): (RunId, Order)) {
         state.ended += 1;
         let summary = Summary { interrupted: true, ..Summary::default() };
@@ -362,7 +365,7 @@ impl Shared {
     /// Ends a run that gets no thread.
     fn refuse(&self, Task { id, order, is_file, .. }: Task, error: &std::io::Error) {
         let mut state = self.end(id, is_file);
-        // Those who wait are begun by those who end.
+        // Runs that end start the waiting ones.
         if state.files == 0 {
             self.leave_out_all(&mut state);
         }
@@ -405,7 +408,7 @@ impl Task {
     }
 }
 
-/// How many files are processed at a time where nobody says: as many as there are cores, and twice as many
+/// Returns how many files are processed at a time by default: as many as there are cores, and twice as many
 /// where a GPU does the work.
 pub fn usual_jobs(request: &Request) -> usize {
     let on_gpu = match request.backend {
@@ -416,7 +419,7 @@ pub fn usual_jobs(request: &Request) -> usize {
     job::threads(None) * if on_gpu { 2 } else { 1 }
 }
 
-/// True if frames come whether or not anybody takes them, so that the run cannot wait for another to end.
+/// True if frames come at their own pace, so that the run cannot wait for another to end.
 pub fn is_live(request: &Request) -> bool {
     let is_real_time = || {
         launch::init().is_ok() && request.source_spec().and_then(|spec| spec.is_real_time()).unwrap_or(false)

@@ -1,4 +1,4 @@
-//! From one request to another while a run goes on.
+//! The change from one request to another during a run.
 
 use super::Request;
 use crate::job;
@@ -6,8 +6,9 @@ use lockon_core::change::Change;
 use lockon_core::error::Result;
 
 impl Request {
-    /// What makes this request's search of that of `before`, as one order. Templates that are named in both,
-    /// one after the other from the first on, are not read again: a file may be gone by now, or be another.
+    /// Returns the change from the search of `before` to this request's, as one order. Templates that are
+    /// named in both, one after the other from the first on, are not read again: a file may be gone by now,
+    /// or be another.
     ///
     /// # Errors
     /// As [`job::load_templates`] and [`job::check_device`].
@@ -53,7 +54,7 @@ mod tests {
             template: names.iter().map(|name| path(name)).collect(),
             ..Request::default()
         };
-        // `a` is gone by now, and nobody misses it.
+        // `a` is gone by now, and is not needed.
         let before = with(&["a.png", "b.png"]);
         assert!(before.change_since(&before).unwrap().is_empty());
         let now = Request {

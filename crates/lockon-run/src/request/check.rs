@@ -1,4 +1,4 @@
-//! What a request must not ask for.
+//! Checks for requests that are not allowed.
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,7 @@ impl Request {
         self.check_with(&spec)
     }
 
-    /// The same, for whoever has the source's description already.
+    /// As [`Self::check`], for callers that have the source's description already.
     pub(crate) fn check_with(&self, spec: &SourceSpec) -> Result<()> {
         let usage = |text: &str| Err(Error::Usage(text.into()));
         self.check_fields()?;
@@ -203,7 +203,7 @@ impl Request {
         let part = self.part();
         part.check()?;
         for track in &self.track {
-            // Nobody says 0 in so many words.
+            // A box from frame 0 on is the default: the user did not type it.
             if part.begins_after(track.from) && track.from != Moment::default() {
                 return Err(Error::Usage(format!(
                     "--track {track} starts before --start {}: {}",
@@ -255,7 +255,7 @@ impl Request {
         files.flat_map(|path| sink::written(&path)).chain(clips).collect()
     }
 
-    /// True if decoders may leave frames where a GPU searches them. Those that are lost with the device
+    /// True if decoders may leave frames where a GPU searches them. Frames that are lost with the device
     /// cannot be given to another, and pyramids are the CPU's.
     pub fn keeps_frames_on_gpu(&self) -> bool {
         let has_gpu = || match self.backend {
@@ -279,7 +279,7 @@ impl Request {
         }
     }
 
-    /// What is opened, and how.
+    /// Returns the source to open, with its options.
     ///
     /// # Errors
     /// `Usage` if there is none, or an option is for another kind of source; `Launch` if pipeline text is
@@ -288,7 +288,7 @@ impl Request {
         self.source_spec_for(Share::WHOLE)
     }
 
-    /// The same for a run that has a share of the machine.
+    /// As [`Self::source_spec`], for a run that has a share of the machine.
     ///
     /// # Errors
     /// As [`Self::source_spec`].

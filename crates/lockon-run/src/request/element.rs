@@ -13,7 +13,7 @@ use lockon_gst::sink;
 use lockon_gst::source::Decoder;
 use lockon_gst::source::{Input, SourceSpec, VideoSource};
 
-/// What stands between the values of a list in a property.
+/// Separates the values of a list in a property.
 const SEPARATOR: &str = ";";
 
 impl Field {
@@ -22,7 +22,8 @@ impl Field {
         FIELDS.iter().filter(|field| field.spec.element != InElement::No)
     }
 
-    /// The texts in a property's: those of a list are separated by semicolons. An empty text sets nothing.
+    /// Splits a property's text into texts: values of a list are separated by semicolons. An empty text sets
+    /// nothing.
     pub fn split(&self, property: &str) -> Vec<OsString> {
         let parts: Vec<&str> = match self.shape {
             Shape::List => property.split(SEPARATOR).collect(),
@@ -31,7 +32,7 @@ impl Field {
         parts.into_iter().map(str::trim).filter(|part| !part.is_empty()).map(OsString::from).collect()
     }
 
-    /// The property's text for these, as [`Self::split`] takes it.
+    /// Joins texts to a property's text, as [`Self::split`] reads it.
     pub fn join(&self, texts: &[OsString]) -> String {
         texts.iter().map(|text| text.to_string_lossy()).collect::<Vec<_>>().join(SEPARATOR)
     }
@@ -78,8 +79,8 @@ impl Request {
         Ok(properties)
     }
 
-    /// The pipelines of a run: of its source, as far as it is known without playing it, and of its outputs,
-    /// each with what it is for.
+    /// Returns the pipelines of a run: of its source, as far as it is known without playing it, and of its
+    /// outputs, each with its purpose.
     ///
     /// # Errors
     /// As [`Self::check`], [`VideoSource::open`] of a file, and [`SourceSpec::launch`].
@@ -90,7 +91,7 @@ impl Request {
     }
 
     fn pipelines_from(&self, spec: &SourceSpec) -> Result<(Launch, Vec<(String, Launch)>)> {
-        // What runs depends on what is in the file: a turned or interlaced video, one of 10 bits.
+        // The pipeline depends on the file's content: a turned or interlaced video, one of 10 bits.
         let source = match &spec.input {
             Input::File(path) if !files::is_pipe(path) => {
                 VideoSource::open(spec, &Control::new())?.launch().clone()
@@ -120,7 +121,7 @@ impl Request {
     }
 
     /// The pipeline that does the same by the element `lockon`, whose properties are named as options are.
-    /// What it cannot do is left out, with a warning.
+    /// Options that the element does not have are left out, with a warning.
     ///
     /// # Errors
     /// As [`Self::pipelines`] and [`Self::properties`].
@@ -137,7 +138,7 @@ impl Request {
         let is_real_time = spec.is_real_time()?;
         let is_live = spec.live.unwrap_or(is_real_time);
         if is_live {
-            // What does not come at its own pace is given it, as the program does.
+            // A source that does not come at its own pace is paced here, as the program does.
             let paced = if is_real_time { "" } else { "clocksync ! " };
             let newest = "queue leaky=downstream max-size-buffers=1 max-size-bytes=0 max-size-time=0";
             source.insert_before("frames", &format!("{paced}{newest}"))?;
@@ -145,11 +146,11 @@ impl Request {
         self.warn_of_what_the_element_cannot(spec);
         let mut properties = self.properties()?;
         if !is_live {
-            // Where nothing may be dropped, nothing is, whatever a sink says of late frames.
+            // Where no frame may be dropped, a sink's reports of late frames are ignored.
             properties.push(("qos", "false".into()));
         }
         match self.shown_view() {
-            // What nobody sees is not drawn.
+            // Without an output nothing is drawn.
             _ if sinks.is_empty() => properties.push(("view", "none".into())),
             View::Overlay => {}
             view => properties.push(("view", view.to_string())),

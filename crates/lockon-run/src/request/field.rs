@@ -1,4 +1,4 @@
-//! How one thing that can be asked for is declared, read and written.
+//! Declares, reads and writes the fields of a request.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -16,13 +16,13 @@ use lockon_core::error::{Bytes, Error, Result};
 use lockon_core::frame::{Rect, Size};
 use lockon_gst::source::{Decoder, Input};
 
-/// One thing that can be asked for.
+/// A field of a request.
 #[derive(Debug)]
 pub struct Field {
     /// Its name, such as `min-score`: on the command line behind `--`, in the element a property's, in job
     /// files a key.
     pub name: &'static str,
-    /// What it does, in one paragraph.
+    /// Describes the field, in one paragraph.
     pub help: &'static str,
     /// How often it can be given.
     pub shape: Shape,
@@ -47,7 +47,7 @@ pub enum Shape {
     List,
 }
 
-/// Whether a value is a number, for those who have types of their own for these.
+/// Whether a value is a number, for interfaces with types of their own for numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Number {
     /// It is text.
@@ -71,19 +71,19 @@ pub enum InElement {
     Playing,
 }
 
-/// What a declaration says beside name, type, default and help.
+/// The parts of a declaration beside name, type, default and help.
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "each says another thing of a field")]
 pub struct Spec {
-    /// What the value is called in help texts; nothing for a switch.
+    /// The name of the value in help texts; nothing for a switch.
     pub value: &'static str,
     /// The letter that does the same on the command line.
     pub short: Option<char>,
-    /// Under which heading help tells of it.
+    /// The heading in help.
     pub group: &'static str,
-    /// Least and greatest number.
+    /// Minimum and maximum number.
     pub range: Option<(f64, f64)>,
-    /// What completions offer. Other values may be understood too.
+    /// Values that completions offer. Other values may be understood too.
     pub offers: &'static [&'static str],
     /// Help lists what is offered.
     pub lists_offers: bool,
@@ -94,13 +94,14 @@ pub struct Spec {
     /// The value may begin with `-`, as negative numbers do: an error about the value says more than one
     /// about an option that does not exist.
     pub takes_hyphens: bool,
-    /// Help does not tell the default.
+    /// Help does not show the default.
     pub hides_default: bool,
-    /// What its value decides: requests that differ in nothing that decides get the same.
+    /// The effect of its value: requests that differ only in fields of [`Decides::Nothing`] get the same
+    /// results.
     pub decides: Decides,
     /// `{name}`, `{stem}` and `{index}` in the value stand for the name of the video.
     pub expands: bool,
-    /// The part of the value that nobody may see.
+    /// The part of the value that must not be shown.
     pub secret: Option<Secret>,
     /// It is about one video, and means nothing to a run whose video is chosen later.
     pub is_of_one: bool,
@@ -110,37 +111,38 @@ pub struct Spec {
     pub needs_outlet: bool,
     /// Few people need it: the short help (`-h`) leaves it out.
     pub is_rare: bool,
-    /// What it makes no sense without.
+    /// Fields that must be given with it.
     pub needs: &'static [&'static str],
-    /// What it cannot be given with.
+    /// Fields that cannot be given with it.
     pub excludes: &'static [&'static str],
     /// Whether the element has it.
     pub element: InElement,
 }
 
-/// What a field decides.
+/// The effect of a field on results and outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decides {
-    /// Neither what is found nor what is shown.
+    /// Changes neither the results nor the picture.
     Nothing,
-    /// What is found.
+    /// Changes the results.
     Found,
-    /// What is found, where it is set. For fields that came later: results of earlier versions stay valid.
+    /// Changes the results, where it is set. For fields that came later: results of earlier versions stay
+    /// valid.
     FoundIfSet,
-    /// What an encoded output shows, where it is set.
+    /// Changes the picture of an encoded output, where it is set.
     Shown,
 }
 
-/// The part of a value that nobody may see.
+/// The part of a value that must not be shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Secret {
     /// The login in an address, or in a pipeline's text.
     Login,
-    /// That of a receiver of events: of web addresses the path too.
+    /// The login of a receiver of events; in web addresses also the path.
     Receiver,
 }
 
-/// What a declaration says if it says nothing.
+/// The defaults of a declaration.
 pub(super) const SPEC: Spec = Spec {
     value: "",
     short: None,
@@ -167,8 +169,8 @@ pub(super) const SPEC: Spec = Spec {
 /// Makes [`Request`], its default and [`FIELDS`] of the declarations.
 macro_rules! request {
     ($($(#[doc = $help:literal])+ $field:ident: $type:ty = $default:expr, $spec:expr;)+) => {
-        /// Everything that can be asked of a run. What is declared is in the module's source;
-        /// `lockon run --help` tells it to people.
+        /// The options of a run. They are declared in the module's source; `lockon run --help` describes them
+        /// to users.
         #[derive(Debug, Clone, PartialEq)]
         pub struct Request {
             $($(#[doc = $help])+ pub $field: $type,)+
@@ -216,14 +218,14 @@ impl Field {
     /// of a switch, none to leave it out.
     ///
     /// # Errors
-    /// What is wrong with a text, without the text itself.
+    /// Describes the error in a text, without the text itself.
     pub fn put(&self, request: &mut Request, texts: &[OsString]) -> Result<(), String> {
         // First: of a number that is too large for its type the range says more.
         self.check_range(texts)?;
         (self.put)(request, texts)
     }
 
-    /// The same with an error that names the field and the text.
+    /// As [`Self::put`], with an error that names the field and the text.
     ///
     /// # Errors
     /// `Value`.
@@ -241,17 +243,17 @@ impl Field {
         }
     }
 
-    /// What [`Self::put`] takes to give a request the value that this one has.
+    /// Returns the texts with which [`Self::put`] gives a request the value that this one has.
     pub fn texts(&self, request: &Request) -> Vec<OsString> {
         (self.texts)(request)
     }
 
-    /// True if the request does not say what it would say by itself.
+    /// True if the request differs from the default.
     pub fn is_set(&self, request: &Request) -> bool {
         self.texts(request) != self.default_texts()
     }
 
-    /// The texts of a request of which nothing is asked.
+    /// Returns the texts of the default request.
     pub fn default_texts(&self) -> Vec<OsString> {
         static DEFAULT: LazyLock<Request> = LazyLock::new(Request::default);
         self.texts(&DEFAULT)
@@ -271,7 +273,7 @@ pub trait Text: Sized {
     /// Reads it.
     ///
     /// # Errors
-    /// What is wrong with the text, without the text.
+    /// Describes the error in the text, without the text itself.
     fn read(text: &OsStr) -> Result<Self, String>;
 
     /// The text that is read as this value.
@@ -282,7 +284,7 @@ fn utf8(text: &OsStr) -> Result<&str, String> {
     text.to_str().ok_or_else(|| "not UTF-8".to_owned())
 }
 
-/// What is wrong, without the value, which whoever asked names.
+/// Returns the reason of an error without the value: the caller names the value.
 fn reason(error: Error) -> String {
     match error {
         Error::Value { expected, .. } => expected,

@@ -106,7 +106,7 @@ impl Request {
                 _ => typed,
             };
             let hidden: Vec<OsString> = field.texts(self).into_iter().map(hide).collect();
-            // What cannot be read without its password is left out.
+            // A value that cannot be read without its password is left out.
             if field.put(&mut open, &hidden).is_err() {
                 let _ = field.put(&mut open, &[]);
             }
@@ -145,7 +145,7 @@ impl Serialize for Request {
     }
 }
 
-/// What can stand behind a key.
+/// A value behind a key.
 struct Given(Vec<OsString>);
 
 impl<'de> Deserialize<'de> for Given {
@@ -197,7 +197,7 @@ impl<'de> Deserialize<'de> for Request {
     }
 }
 
-/// Reads a job over what is asked already.
+/// Reads a job on top of an existing request.
 struct Over<'a>(&'a Request);
 
 impl<'de> DeserializeSeed<'de> for Over<'_> {

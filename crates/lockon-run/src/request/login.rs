@@ -1,4 +1,4 @@
-//! User and password for a server, which nobody types into an address that others can see.
+//! User and password for a server, kept out of addresses that others can see.
 
 use std::path::Path;
 

@@ -345,9 +345,9 @@ impl Request {
         ["lockon", "run"].map(str::to_owned).into_iter().chain(words).collect()
     }
 
-    /// A number of what is asked, as SHA-256 in hexadecimal digits: requests that have the same, with these
-    /// templates, which were read for it, get the same results, of a source that has not changed. Names of
-    /// outputs are not in it, nor what does the work, and passwords are not either.
+    /// Returns a SHA-256 of the request, in hexadecimal digits. Requests with the same digest get the same
+    /// results from a source that has not changed. `templates` are those that were read for the request.
+    /// Names of outputs, the device that does the work and passwords are not part of it.
     pub fn digest(&self, templates: &[NamedTemplate]) -> String {
         let (open, _) = self.without_secrets();
         let mut hash = Sha256::new();
@@ -378,8 +378,8 @@ impl Request {
         in_hexadecimal(&hash.finalize())
     }
 
-    /// What outputs show: where nothing is searched or followed, the picture itself would show nothing of the
-    /// results.
+    /// The view that outputs show: where nothing is searched or followed, the picture itself would show
+    /// nothing of the results.
     pub fn shown_view(&self) -> View {
         let thresholds_only =
             self.threshold.is_some() && self.template.is_empty() && self.track.is_empty() && !self.pick;
@@ -394,7 +394,7 @@ impl Request {
         shows || keeps || follows || self.control.is_some()
     }
 
-    /// How results files of a run that lasts are written.
+    /// Returns how results files of a long run are written.
     pub fn rolling(&self) -> Rolling {
         Rolling { append: self.append, rotate: self.rotate, keep: self.keep }
     }
@@ -440,8 +440,8 @@ impl Request {
         }
     }
 
-    /// True if nothing is to be searched, followed or thresholded, so that only what somebody draws later
-    /// can be.
+    /// True if nothing is to be searched, followed or thresholded, so that only boxes that a user draws later
+    /// can be followed.
     pub fn is_idle(&self) -> bool {
         let follows = !self.track.is_empty() || self.pick || self.control.is_some() || self.track_detections;
         self.template.is_empty() && !follows && self.threshold.is_none()
@@ -457,7 +457,7 @@ impl Request {
         self.depth.map_or_else(|| backend::usual_depth(is_live), usize::from)
     }
 
-    /// How a device is opened for it, in a run that `control` stops. Its source is not live.
+    /// Returns the options to open a device for it, in a run that `control` stops. Its source is not live.
     pub fn options(&self, control: &Control) -> Options {
         Options {
             choice: self.backend,
@@ -470,7 +470,7 @@ impl Request {
         }
     }
 
-    /// What a run begins with, with these templates, which are the request's own once they were read.
+    /// Returns the job with which a run begins. `templates` are the request's own, once they were read.
     ///
     /// # Errors
     /// As [`Search::new`] and [`job::check_device`].

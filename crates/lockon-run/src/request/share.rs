@@ -1,4 +1,4 @@
-//! What a run may count on of a machine that it shares with other runs.
+//! The share of a machine that a run may use beside other runs.
 
 use crate::job;
 
@@ -12,7 +12,7 @@ impl Share {
     /// All of it.
     pub const WHOLE: Self = Self { videos: 1 };
 
-    /// That of one of so many videos that are processed at the same time.
+    /// Returns the share of one of so many videos that are processed at the same time.
     pub fn among(videos: usize) -> Self {
         Self { videos: videos.max(1) }
     }

@@ -23,7 +23,7 @@ pub trait Outlet: fmt::Debug + Send + Sync {
 /// A run that is being opened.
 #[derive(Debug, Clone, Copy)]
 pub struct Opening<'a> {
-    /// What is asked for.
+    /// The request of the run.
     pub request: &'a Request,
     /// The name of the video.
     pub name: &'a str,

@@ -1,4 +1,4 @@
-//! How long live frames stay, and when the pipeline is told of it.
+//! How long live frames stay, and when the element reports it to the pipeline.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ impl Lockon {
         lock(&self.settings).depth(self.is_live.load(Ordering::Relaxed))
     }
 
-    /// Has the pipeline work out its latency again: ours has changed.
+    /// Asks the pipeline to compute its latency again: the element's has changed.
     pub(super) fn ask_for_latency(&self) {
         let _ = self.obj().post_message(gst::message::Latency::builder().src(&*self.obj()).build());
     }

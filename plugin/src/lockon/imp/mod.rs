@@ -4,8 +4,8 @@
 //! source pad is the thread on which lockon's engine runs and from which everything is pushed. So the element
 //! is a border between threads, as a `queue` is.
 //!
-//! Here are its properties and states; `sink_pad` and `src_pad` have what each pad does, `latency` tells the
-//! pipeline how long live frames stay.
+//! This module has the properties and states; `sink_pad` and `src_pad` have what each pad does, `latency`
+//! reports to the pipeline how long live frames stay.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock};
@@ -45,26 +45,26 @@ mod signals;
 mod sink_pad;
 mod src_pad;
 
-/// What the element holds.
+/// The state of one element.
 pub struct Lockon {
     sinkpad: gst::Pad,
     srcpad: gst::Pad,
     settings: Mutex<Settings>,
     pub(super) line: Line,
-    /// What is done to frames, and where: there from READY to PAUSED until back.
+    /// The work on frames and its device: present from READY to PAUSED until back.
     work: Mutex<Work>,
-    /// Held while a change of the search is made, so that each is made of what the one before asked for.
+    /// Held while a change of the search is made, so that each change builds on the one before.
     asking: Mutex<()>,
     device: Mutex<Option<Device>>,
     /// The device that upstream may leave frames on, once it is known whether there is one: from READY on.
     surfaces: Mutex<Option<Surfaces>>,
     place: Mutex<Option<Placed>>,
     traffic: Traffic,
-    /// What the sink pad was told last.
+    /// The caps and segment that the sink pad received last.
     input: Mutex<InputStream>,
-    /// Controls the run that goes on, from one activation of the source pad to the next.
+    /// Controls the current run, from one activation of the source pad to the next.
     control: Mutex<Control>,
-    /// What steers it from a window downstream.
+    /// Lets a window downstream steer the run.
     steering: Mutex<Option<Arc<Steering>>>,
     pub(super) dropped: AtomicU64,
     pushed: AtomicU64,
@@ -77,20 +77,20 @@ pub struct Lockon {
     /// Frames due before this running time are late already, in nanoseconds; 0 if none are.
     earliest: AtomicU64,
     outlet: Mutex<outlet::Outlet>,
-    /// Where tracks came along, and the list of what is drawn, which is made anew for each frame.
+    /// The paths of tracks, and the list of drawn shapes, which is filled again for each frame.
     drawing: Mutex<(Trails, Drawing)>,
-    /// The ids of what is put on frames: there from READY to PAUSED until back.
+    /// The ids of regions that are put on frames: present from READY to PAUSED until back.
     ids: Mutex<Option<marks::Ids>>,
-    /// Who reads the messages.
+    /// Checks whether the application reads the messages.
     pub(super) audience: Mutex<Audience>,
     #[cfg(feature = "v1_24")]
     seen: Mutex<marks::Seen>,
 }
 
-/// Where the element's guide is, if whoever built this has said so: `scripts/install-plugin` does.
+/// Address of the element's guide, if it was set for the build: `scripts/install-plugin` sets it.
 const DOCUMENTATION: Option<&str> = option_env!("LOCKON_DOC_URI");
 
-/// What describes frames that come.
+/// Describes the frames that come.
 #[derive(Default)]
 struct InputStream {
     layout: Option<Arc<Layout>>,
@@ -192,7 +192,7 @@ impl ObjectImpl for Lockon {
     fn set_property(&self, _id: usize, value: &glib::Value, spec: &glib::ParamSpec) {
         let mut settings = lock(&self.settings);
         let was_navigating = settings.navigates;
-        // What is controlled is set for every frame.
+        // A controlled property is set for every frame.
         if !settings.set(spec.name(), value) {
             return;
         }
@@ -291,7 +291,7 @@ impl ElementImpl for Lockon {
         let changed = self.parent_change_state(transition)?;
         match transition {
             gst::StateChange::PausedToPlaying => self.is_playing.store(true, Ordering::Relaxed),
-            // Pads are inactive by now, so nobody works with these any more.
+            // Pads are inactive by now, so no thread works with these any more.
             gst::StateChange::PausedToReady => {
                 *lock(&self.work) = Work::default();
                 *lock(&self.device) = None;
@@ -383,8 +383,8 @@ impl Lockon {
         Ok(())
     }
 
-    /// Makes properties that were set by one call count from the next frame on: all of them or none. What
-    /// cannot be used is told and taken back.
+    /// Makes properties that were set by one call count from the next frame on: all of them or none. Values
+    /// that cannot be used are reported and taken back.
     fn apply(&self, specs: &[glib::ParamSpec]) {
         // Before PAUSED nothing has been read: that happens on the way there, once.
         if lock(&self.device).is_none() {
@@ -402,8 +402,8 @@ impl Lockon {
         }
     }
 
-    /// Makes what control bindings have set count from the next frame on. Others that are being set may belong
-    /// to one another, so they are left to whoever sets them.
+    /// Makes what control bindings have set count from the next frame on. Other properties that are being set
+    /// may belong to one another, so they are left to the thread that sets them.
     pub(super) fn obey_bindings(&self) {
         let element = self.obj();
         let bound = Settings::controllable()
@@ -415,10 +415,10 @@ impl Lockon {
         });
     }
 
-    /// Asks for what `wanted` makes of the settings that were asked for last and of those that properties have
-    /// now.
+    /// Requests the settings that `wanted` makes of the last requested ones and of the properties' present
+    /// values.
     fn obey(&self, wanted: impl FnOnce(&Settings, &Settings) -> Settings) {
-        // Told when nothing is held, since whoever hears of it may set something again.
+        // Warns without holding a lock, since a handler of the warning may set properties again.
         self.ask_of_settings(wanted).unwrap_or_else(|error| self.warn(&error));
     }
 
@@ -468,7 +468,7 @@ impl Lockon {
         self.work().ask(&control, change, properties, settings)
     }
 
-    /// Gives properties that still have the values of `refused` those of `held`, and tells which.
+    /// Gives properties that still have the values of `refused` those of `held`. Returns these properties.
     fn restore(&self, properties: &[&'static str], refused: &Settings, held: &Settings) -> Vec<&'static str> {
         let mut settings = lock(&self.settings);
         let are_same = properties.iter().filter(|property| settings.has_same(property, refused));
@@ -479,14 +479,14 @@ impl Lockon {
         restored
     }
 
-    /// Hears of an answer to a change of the search: what was refused is taken back, and the properties say
-    /// so. True if that was told.
+    /// Receives the answer to a change of the search: a refused change is taken back, and the properties show
+    /// it. True if a warning was posted.
     pub(super) fn hear_of_change(&self) -> bool {
         let refused = self.work().hear();
         refused.is_some_and(|refused| self.take_back(refused))
     }
 
-    /// Takes back what was refused. True if that was told.
+    /// Takes back a refused change. True if a warning was posted.
     pub(super) fn take_back(&self, Refused { error, properties, settings, held }: Refused) -> bool {
         for property in self.restore(&properties, &settings, &held) {
             self.obj().notify(property);
@@ -503,13 +503,13 @@ impl Lockon {
         lock(&self.settings).wants_mask()
     }
 
-    /// Tells of a change that could not be made: the earlier settings stay.
+    /// Warns of a change that could not be made: the earlier settings stay.
     fn warn(&self, error: &Error) {
         let text = error.told(Dialect::Properties);
         gst::element_imp_warning!(self, gst::LibraryError::Settings, ("{text}; the earlier settings stay"));
     }
 
-    /// Tells of a results file that has failed.
+    /// Warns of a results file that has failed.
     pub(super) fn warn_of_output(&self, error: &Error) {
         gst::element_imp_warning!(
             self,
@@ -526,8 +526,8 @@ impl Lockon {
         self.is_playing.load(Ordering::Relaxed)
     }
 
-    /// Answers a question that is not asked in the order of frames. From READY on those caps are left out
-    /// whose frames lie where nobody here can read them.
+    /// Answers a query that is not in the order of frames. From READY on, it leaves out caps whose frames lie
+    /// in memory that the element cannot read.
     fn answer(&self, pad: &gst::Pad, query: &mut gst::QueryRef) -> bool {
         if let gst::QueryViewMut::Context(query) = query.view_mut()
             && cuda::answer_context_query(query, &self.surfaces())

@@ -1,4 +1,4 @@
-//! What downstream is told of the frames that come: their caps, with or without pictures that lie over them.
+//! Announces caps of the frames to downstream, with or without pictures that lie over them.
 
 use gst::prelude::*;
 use gst::subclass::prelude::*;
@@ -7,22 +7,22 @@ use super::super::line::Layout;
 use super::super::{CAT, View};
 use super::{Lockon, lock};
 
-/// What caps say of frames that carry pictures which are to be laid over them.
+/// The caps feature of frames that carry pictures which are to be laid over them.
 pub(super) const FEATURE: &str = "meta:GstVideoOverlayComposition";
 
-/// What downstream was told.
+/// The last announcement to downstream.
 #[derive(Default)]
 pub(super) struct Outlet {
-    /// Whether pictures over frames were wanted then; none before anything was told.
+    /// Whether pictures over frames were wanted then; `None` before the first announcement.
     is_wanted: Option<bool>,
-    /// Whoever is downstream lays the pictures that frames carry over them.
+    /// Downstream lays the pictures that frames carry over them.
     has_layers: bool,
 }
 
 impl Lockon {
-    /// Tells downstream of caps. Where pictures over frames are wanted, the caps say that there can be some
-    /// if downstream takes such caps and lays the pictures over frames; this is how GStreamer's own overlays
-    /// ask.
+    /// Announces caps to downstream. Where pictures over frames are wanted, the caps say that there can be
+    /// some if downstream accepts such caps and lays the pictures over frames; GStreamer's own overlays ask
+    /// in this way.
     pub(super) fn announce(&self, caps: &gst::Caps) {
         let is_wanted = lock(&self.settings).view == View::Composition;
         let has_layers = is_wanted && self.announce_layers(caps);
@@ -40,7 +40,8 @@ impl Lockon {
         *lock(&self.outlet) = Outlet { is_wanted: Some(is_wanted), has_layers };
     }
 
-    /// True if downstream was told of caps whose frames carry pictures, and lays these over them.
+    /// Announces caps whose frames carry pictures. True if downstream accepted them and lays the pictures
+    /// over frames.
     fn announce_layers(&self, caps: &gst::Caps) -> bool {
         let with_layers = with_layers(caps);
         if self.srcpad.peer_query_caps(Some(&with_layers)).is_empty() {
@@ -54,7 +55,7 @@ impl Lockon {
         let mut query = gst::query::Allocation::new(Some(&with_layers), false);
         let lays_them = self.srcpad.peer_query(&mut query)
             && query.find_allocation_meta::<gst_video::VideoOverlayCompositionMeta>().is_some();
-        // Whoever takes no others has to know what becomes of the pictures.
+        // If downstream accepts no other caps, it has to handle the pictures.
         lays_them || self.srcpad.peer_query_caps(Some(caps)).is_empty()
     }
 
@@ -95,7 +96,7 @@ impl Lockon {
         }
     }
 
-    /// Tells downstream anew, in front of a frame, if the view was changed or downstream has asked for it.
+    /// Announces the caps again, in front of a frame, if the view was changed or downstream has asked for it.
     /// True if the frame is to carry what is drawn.
     pub(super) fn has_layers(&self, view: View, layout: &Layout) -> bool {
         let is_wanted = view == View::Composition;
@@ -106,7 +107,7 @@ impl Lockon {
         lock(&self.outlet).has_layers
     }
 
-    /// What was told was dropped by a flush.
+    /// A flush has dropped the announcement.
     pub(super) fn forget_announcement(&self) {
         lock(&self.outlet).is_wanted = None;
     }
@@ -117,7 +118,7 @@ fn with_layers(caps: &gst::Caps) -> gst::Caps {
     with_features(caps, |features| features.add(FEATURE))
 }
 
-/// Caps of the same frames, that carry none.
+/// Returns the caps of the same frames without pictures over them.
 fn without_layers(caps: &gst::Caps) -> gst::Caps {
     with_features(caps, |features| {
         features.remove(FEATURE);

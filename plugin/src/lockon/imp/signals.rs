@@ -17,8 +17,8 @@ use lockon_gst::sample;
 use super::super::{CAT, Lockon as Element};
 use super::{Lockon, lock};
 
-/// What is asked of tracks has an element and whole numbers as arguments, what is asked of templates an
-/// element, a name and perhaps a sample.
+/// Returns the action signals. Signals about tracks have an element and whole numbers as arguments, signals
+/// about templates an element, a name and perhaps a sample.
 pub(super) fn signals() -> Vec<Signal> {
     let numbers = |count: usize| vec![u32::static_type(); count];
     let action = |name, count| Signal::builder(name).param_types(numbers(count)).run_last().action();
@@ -75,7 +75,7 @@ pub(super) fn signals() -> Vec<Signal> {
 
 const OF_TYPE: &str = "GObject has checked the type";
 
-/// Asks for a change that is about the template of a name, and tells whether that was taken.
+/// Asks for a change of the template with a name. Returns true if the change was accepted.
 fn search_otherwise(args: &[glib::Value], change: impl FnOnce(&str) -> Result<Change>) -> bool {
     let this = args[0].get::<Element>().expect("a signal's first argument is its element");
     let this = this.imp();
@@ -95,7 +95,7 @@ fn rect(numbers: &[u32]) -> Rect {
     Rect::new(number(0), number(1), number(2), number(3))
 }
 
-/// Gives the run that goes on an order. One that is not taken is told on the bus.
+/// Gives the current run an order. A refused order is reported on the bus.
 fn ask(args: &[glib::Value], order: impl FnOnce(&Control, &[u32]) -> Result<Reply>) -> Option<Reply> {
     let element = args[0].get::<Element>().expect("a signal's first argument is its element");
     let number = |value: &glib::Value| value.get::<u32>().expect("GObject has checked the type");
@@ -112,7 +112,7 @@ fn ask(args: &[glib::Value], order: impl FnOnce(&Control, &[u32]) -> Result<Repl
 }
 
 impl Lockon {
-    /// Tells that something which was asked for while frames pass is not done.
+    /// Warns that an order given while frames pass was not carried out.
     pub(in crate::lockon) fn refuse(&self, text: &str) {
         gst::warning!(CAT, imp = self, "{text}");
         gst::element_imp_warning!(self, gst::LibraryError::Settings, ("{text}"));

@@ -148,7 +148,7 @@ impl Lockon {
         if !query.is_serialized() {
             return self.answer(pad, query);
         }
-        // It comes on the thread that frames come on, so none comes while it waits for those before it.
+        // The query comes on the streaming thread, so no frame comes while it waits for the frames before it.
         if !self.line.wait_empty() {
             return false;
         }

@@ -55,8 +55,8 @@ impl Lockon {
         }
     }
 
-    /// One round of the task: pushes the event that comes next, or runs the engine. False when the element is
-    /// being stopped.
+    /// Runs one round of the task: pushes the next event, or runs the engine. False when the element is being
+    /// stopped.
     fn serve(&self) -> bool {
         match self.line.ahead() {
             Ahead::Closed => return false,
@@ -74,8 +74,8 @@ impl Lockon {
                 if let Err(error) = outcome
                     && !control.is_stopped()
                 {
-                    // Upstream hears of it when the line has failed, and posts an error that says nothing:
-                    // this one is to be the first.
+                    // When the line has failed, upstream gets an error and posts a message without details:
+                    // this one must be the first.
                     self.post_error_message(trouble::error_message(&error));
                     self.line.fail();
                 }
@@ -96,7 +96,7 @@ impl Lockon {
         }
     }
 
-    /// Pushes a frame with its results, or an event. Tells what became of a frame.
+    /// Pushes a frame with its results, or an event. Returns the result of pushing a frame.
     pub(in crate::lockon) fn depart(
         &self,
         departure: Departure,
@@ -110,7 +110,7 @@ impl Lockon {
             }
             Departure::Event(event) => {
                 gst::log!(CAT, imp = self, "pushing {event:?}");
-                // An event that nobody takes is no reason to stop: the next frame tells.
+                // A refused event is no reason to stop: the next frame shows if downstream has failed.
                 let _ = self.excluded.during(|| self.srcpad.push_event(event));
                 None
             }
@@ -174,7 +174,7 @@ impl Lockon {
         flow
     }
 
-    /// Posts a frame's results, unless nobody reads them.
+    /// Posts a frame's results, unless the application does not read them.
     fn tell_of_results(&self, record: &FrameRecord, times: &BufferTimes) {
         let element = self.obj();
         if !lock(&self.audience).listens(element.upcast_ref()) {
@@ -187,7 +187,7 @@ impl Lockon {
         }
     }
 
-    /// Draws what was found into the buffer of a frame, or, where it is to carry it, over it.
+    /// Draws the results into the buffer of a frame, or adds them as pictures over it.
     fn draw(
         &self,
         (view, has_layers): (config::View, bool),
@@ -221,8 +221,8 @@ impl Lockon {
         Ok(())
     }
 
-    /// Downstream refuses frames. Upstream hears of it with its next frame; if it has none, nobody else would
-    /// tell.
+    /// Handles downstream refusing frames. Upstream gets the error with its next frame; if it has no more
+    /// frames, the element itself has to report it.
     fn tell_of(&self, flow: gst::FlowError) {
         gst::debug!(CAT, imp = self, "downstream answers {flow:?}");
         let is_failure = !matches!(flow, gst::FlowError::Flushing | gst::FlowError::Eos);
@@ -264,7 +264,7 @@ impl Lockon {
         }
         let (is_live, mut min, mut max) = upstream.result();
         self.is_live.store(is_live, Ordering::Relaxed);
-        // Frames of a file wait for nobody.
+        // Frames of a file wait for no clock.
         if is_live {
             let room = self.room();
             let stay = lock(&self.stay);
@@ -309,7 +309,7 @@ mod tests {
         let gst::MessageView::Error(error) = message.view() else { unreachable!() };
         assert!(error.error().matches(gst::LibraryError::Failed), "{error:?}");
         assert!(error.error().message().contains("on purpose"), "{error:?}");
-        // Upstream hears of it after the bus does.
+        // Upstream gets the error after the bus does.
         let deadline = Instant::now() + Duration::from_secs(10);
         while push(&mut harness) != Err(gst::FlowError::Error) {
             assert!(Instant::now() < deadline, "frames are still taken");

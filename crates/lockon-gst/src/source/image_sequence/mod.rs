@@ -27,10 +27,10 @@ mod kind;
 mod names;
 mod reader;
 
-/// Frames a second where nobody says how many.
+/// Default frames per second.
 const USUAL_RATE: (i32, i32) = (25, 1);
 
-/// Maximum bytes of a file that are looked at to tell a picture from a video of pictures.
+/// Maximum bytes of a file that are read to distinguish a picture from a video of pictures.
 const HEAD: u64 = 64 << 20;
 
 /// Pictures as they were typed: a folder, a pattern with one `%d` or `%0Nd` in the file's name, or a glob.
@@ -50,8 +50,8 @@ pub(super) struct PictureFiles {
 }
 
 impl Pictures {
-    /// What was typed, if it stands for pictures: an existing folder, or what does not exist and has a number
-    /// or a wildcard in it.
+    /// Returns the typed path, if it stands for pictures: an existing folder, or a path that does not exist
+    /// and has a number or a wildcard in it.
     pub(super) fn typed(path: &Path) -> Option<Self> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let stands_for_many = number_of(&name).is_some() || name.contains(['*', '?', '[']);

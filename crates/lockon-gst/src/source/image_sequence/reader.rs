@@ -153,7 +153,7 @@ impl Reader {
             return None;
         }
         if number == 0 {
-            // Its size tells how many more there is memory for.
+            // Its size shows for how many more there is memory.
             let first = read(&self.files[0], self.rate, self.luma_only);
             if let Ok(first) = &first {
                 let pixels = first.info.width() as usize * first.info.height() as usize;

@@ -15,7 +15,7 @@ const MAX_TOPIC: usize = 512;
 /// Maximum number of levels of that topic. Mosquitto allows 200.
 const MAX_LEVELS: usize = 100;
 
-/// Where events go.
+/// The address of a receiver of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReceiverAddress {
     /// Lines on standard output.
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(of(&typed).unwrap().name(), "mqtt://host/a");
         std::fs::write(&path, "mqtt://me:s3cret@host\n").unwrap();
         assert!(!of(&typed).unwrap_err().to_string().contains("s3cret"));
-        // Standard output is nobody else's to give away.
+        // A file must not choose standard output as the receiver.
         std::fs::write(&path, "-\n").unwrap();
         assert!(of(&typed).is_err());
         assert!(of("@/no/such/file").is_err());

@@ -1,4 +1,4 @@
-//! Where events go, as it is typed, and what of that may be shown.
+//! The address of a receiver of events as it is typed, and the part of it that may be shown.
 
 mod address;
 
@@ -20,12 +20,12 @@ pub use address::{Broker, Login, ReceiverAddress, Webhook};
 #[derive(Clone)]
 pub struct ReceiverText {
     typed: String,
-    /// What the file says, once it was read. Copies share it.
+    /// The content of the file, once it was read. Copies share it.
     line: Arc<OnceLock<String>>,
 }
 
 impl ReceiverText {
-    /// What was typed.
+    /// Returns the typed text.
     pub fn as_str(&self) -> &str {
         &self.typed
     }
@@ -63,8 +63,8 @@ impl ReceiverText {
         Ok(Self { typed: self.typed.clone(), line: line.line })
     }
 
-    /// What may be shown of it: the file's name, or the address without its login, and without path and query
-    /// if it is one of the web, where these can be secrets.
+    /// Returns the part that may be shown: the file's name, or the address without its login. Web addresses
+    /// are also shown without path and query, where these can be secrets.
     pub fn shown(&self) -> String {
         shown(&self.typed)
     }
