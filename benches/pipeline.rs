@@ -21,7 +21,7 @@ use serde_json::Value;
 
 const USAGE: &str = "usage: cargo bench --bench pipeline -- VIDEO X,Y,W,H [ROUNDS [COPIES [OPTION...]]]";
 
-/// What the rows behind each are compared with.
+/// The rows behind each of these are compared with it.
 const DECODE: &str = "decode alone (gst-launch-1.0)";
 const ENCODE: &str = "decode and encode (gst-launch-1.0)";
 

@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let picture = still::load(Path::new(template))?;
     let template = Template::new("template", picture.luma, picture.alpha.as_ref())?;
 
-    // What is done to every frame; here there is one.
+    // The work to do on every frame; here there is one frame.
     let min_score = rest.first().map_or(Ok(Limits::default().min_score), |text| text.parse())?;
     let standing = Standing {
         bank: Some(Arc::new(Bank::new(vec![template])?)),

@@ -17,7 +17,7 @@ use lockon::request::Request;
 use lockon::results::Match;
 use lockon::run::Run;
 
-/// What was found so far; the sink belongs to the run, so whoever wants to know afterwards shares this.
+/// The results so far. The sink belongs to the run, so the sink and `main` share this.
 #[derive(Default)]
 struct Found {
     frames: u64,
@@ -50,7 +50,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     };
     let mut request = Request::new(video)?;
     request.template.push(template.clone());
-    // Whoever holds a clone of it can stop the run, or pause it.
+    // Each clone of it can stop the run, or pause it.
     let control = Control::new();
     let mut run = Run::start(&request, &control)?;
     let found = Arc::new(Mutex::new(Found::default()));

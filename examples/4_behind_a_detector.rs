@@ -20,7 +20,7 @@ use lockon::ports::{Follow, Next, Source};
 use lockon::results::Detection;
 use lockon::tracker::Tracker;
 
-/// What a network would say.
+/// Stands for a network: the boxes that it would detect, by frame.
 struct Detector {
     boxes: HashMap<u64, Vec<[f64; 4]>>,
 }

@@ -1,11 +1,11 @@
-//! Does what it is told on standard input with the CPU backend, and tells how long each took.
+//! Runs the commands from standard input with the CPU backend, and prints how long each took.
 //!
 //!     cargo run --release --example time_cpu -- PICTURE THREADS
 //!
-//! A line `match X,Y,W,H X,Y,W,H...` searches the first box of the picture for what lies in the others, all
-//! in one bank, and `threshold SPEC` binarises the picture. The answer is one line: microseconds, then the
-//! best match of each box as X,Y, or the number of foreground pixels. What is done the first time is planned
-//! before the clock starts. `scripts/bench-opencv` lets it take turns with OpenCV.
+//! A line `match X,Y,W,H X,Y,W,H...` searches the first box of the picture for the pictures in the other
+//! boxes, all in one bank, and `threshold SPEC` binarises the picture. The answer is one line: microseconds,
+//! then the best match of each box as X,Y, or the number of foreground pixels. Work that is done only the
+//! first time is planned before the clock starts. `scripts/bench-opencv` alternates it with OpenCV.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -23,7 +23,7 @@ use lockon::still;
 use lockon::template::{Bank, Template};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-/// What was planned, with where its results go.
+/// A planned job, with room for its results.
 enum Job {
     Match(Box<Matcher>, Rect, Vec<Match>),
     Threshold(Box<Thresholder>, Plane),

@@ -1,5 +1,5 @@
-//! The rules of the tree that Cargo does not hold: where `unsafe` is, and what the definition leans on. Which
-//! crate may use which, and so where GStreamer and CUDA are named, stands in the crates' `Cargo.toml`.
+//! The rules of the tree that Cargo does not enforce: where `unsafe` is, and what the definition depends on.
+//! The crates' `Cargo.toml` enforce which crate may use which, and so where GStreamer and CUDA are named.
 //!
 //! A scan of the text, not a compiler: comments, strings and `#[cfg(test)]` items are left out.
 
@@ -12,14 +12,14 @@ use crate::util::{program, root};
 /// Folders of the sources of program and library.
 const SOURCES: &[&str] = &["src", "crates"];
 
-/// The definition must not lean on what it is the oracle of.
+/// The definition must not depend on the code that it is the oracle of.
 const REFERENCE_MAY_USE: &[&str] =
     &["template", "results", "config", "frame", "surface", "error", "reference"];
 
-/// Only tests and measurements may ask the definition: measurements check an answer before its time counts.
+/// Only tests and measurements may use the definition: measurements check an answer before its time counts.
 const MAY_USE_REFERENCE: &[&str] = &["crates/lockon-core/src/reference/", "crates/lockon-bench/"];
 
-/// Each file here is a burden on whoever reviews it: think twice, and keep the list as short as it is.
+/// Each file here costs its reviewers time: think twice, and keep the list as short as it is.
 const FILES_WITH_UNSAFE: &[&str] = &[
     "crates/lockon-core/src/device_memory.rs",
     "crates/lockon-core/src/simd.rs",
@@ -137,7 +137,7 @@ fn uses_of_crate(bare: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Tables cannot be broken, and nor can what is pasted into a shell.
+/// Tables cannot be broken into lines, nor can text that is pasted into a shell.
 #[test]
 fn comment_lines_are_no_wider_than_code_lines() {
     const WIDTH: usize = 110;
@@ -203,7 +203,7 @@ fn sources() -> BTreeMap<String, String> {
     found
 }
 
-/// What the definition uses that it may not, and who uses the definition that may not.
+/// Returns the forbidden references: by the definition to other code, and by other code to the definition.
 fn broken_reference(path: &str, text: &str) -> Vec<String> {
     // Files of tests are what `#[cfg(test)]` items are: they may use everything.
     if path.ends_with("/tests.rs") {
@@ -386,7 +386,7 @@ mod scanner {
 #[test]
 fn crates_with_known_advisories_do_not_come_back() {
     let lock = std::fs::read_to_string(root().join("Cargo.lock")).unwrap();
-    // Each came with the TLS of an MQTT client. `cargo deny check advisories` knows all others.
+    // Each of these came with the TLS of an MQTT client. `cargo deny check advisories` knows all others.
     for (name, version) in [("rustls-pemfile", ""), ("rustls-webpki", "0.102")] {
         let found = format!("name = \"{name}\"\nversion = \"{version}");
         assert!(!lock.contains(&found), "{name} {version} is in Cargo.lock");

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::page::{Ended, Served};
 use crate::{live, say};
 
-/// Far longer than anything takes, also on a machine that has much else to do.
+/// A timeout far longer than anything takes, also on a busy machine.
 const LONG: Duration = Duration::from_secs(90);
 
 /// Colour bars that move to the left, one pixel a frame.
@@ -20,18 +20,18 @@ const BARS: &str = "videotestsrc is-live=true horizontal-speed=1 ! video/x-raw,f
 
 /// A browser with one window, closed when this is dropped.
 struct Browser {
-    /// With it the browser ends, whose commands come through a pipe from there.
+    /// The browser ends with this: its commands come through a pipe from there.
     _driver: Ended,
     _driver_says: BufReader<ChildStdout>,
     port: u16,
     session: String,
-    /// What it keeps of itself.
+    /// The browser's own profile folder.
     profile: TempDir,
 }
 
 impl Browser {
-    /// One with a window of that size; a phone's if `is_phone`. Where there is none, the test that asks says
-    /// that it is skipped.
+    /// Opens a window of that size; a phone's if `is_phone`. If there is no browser, the test reports that it
+    /// is skipped.
     fn start(width: u32, height: u32, is_phone: bool) -> Option<Self> {
         let [driver, chromium] = ["/usr/bin/chromedriver", "/usr/bin/chromium"].map(Path::new);
         if !driver.exists() || !chromium.exists() {
@@ -79,7 +79,7 @@ impl Browser {
         Some(browser)
     }
 
-    /// What the driver answers.
+    /// Sends the driver a request and returns its answer.
     fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
@@ -100,7 +100,7 @@ impl Browser {
             assert!(stream.read_line(&mut line).unwrap() > 0, "{method} {path}: {head}");
             head += &line.to_ascii_lowercase();
         }
-        // It keeps connections open, whatever it is asked.
+        // The driver keeps connections open, whatever the request says.
         let length = head.lines().find_map(|line| line.strip_prefix("content-length:")).unwrap();
         let mut body = vec![0; length.trim().parse().unwrap()];
         stream.read_exact(&mut body).unwrap();
@@ -113,7 +113,7 @@ impl Browser {
         self.ask("POST", "/url", &json!({ "url": url }));
     }
 
-    /// What a function's body gives in the page.
+    /// Runs a function's body in the page and returns its result.
     fn run(&self, script: &str) -> Value {
         self.ask("POST", "/execute/sync", &json!({ "script": script, "args": [] }))
     }
@@ -160,7 +160,7 @@ impl Browser {
         );
     }
 
-    /// Puts a file of these bytes on an element, as somebody does who drags it there.
+    /// Drops a file of these bytes on an element, as a user's drag and drop does.
     fn drop_file(&self, on: &str, name: &str, kind: &str, bytes: &[u8]) {
         self.run(&format!(
             "const files = new DataTransfer(); \
@@ -170,7 +170,7 @@ impl Browser {
         ));
     }
 
-    /// The system is dark, or light.
+    /// Sets the system's colour scheme: dark or light.
     fn shine(&self, scheme: &str) {
         let scheme = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         let params = json!({ "cmd": "Emulation.setEmulatedMedia", "params": { "features": scheme } });
@@ -185,7 +185,7 @@ impl Browser {
         self.ask("POST", "/goog/cdp/execute", &command);
     }
 
-    /// Keeps what is seen for people to look at, where `LOCKON_SCREENSHOTS` names a folder.
+    /// Saves a screenshot, if `LOCKON_SCREENSHOTS` names a folder.
     fn photograph(&self, name: &str) {
         let Some(folder) = std::env::var_os("LOCKON_SCREENSHOTS") else { return };
         let png = self.ask("GET", "/screenshot", &Value::Null);
@@ -194,7 +194,7 @@ impl Browser {
         std::fs::write(Path::new(&folder).join(format!("{name}.png")), png).unwrap();
     }
 
-    /// Errors in the page's log, among them what its content security policy kept it from.
+    /// Returns the errors in the page's log, including violations of its content security policy.
     fn complaints(&self) -> Vec<String> {
         let log = self.ask("POST", "/se/log", &json!({ "type": "browser" }));
         let severe = log.as_array().unwrap().iter().filter(|entry| entry["level"] == "SEVERE");
@@ -204,7 +204,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // With the session the browser ends by itself.
+        // The browser ends by itself with the session.
         if !self.session.is_empty()
             && let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port))
         {
@@ -219,7 +219,7 @@ impl Drop for Browser {
     }
 }
 
-/// What base64 stands for.
+/// Decodes base64.
 fn base64(text: &str) -> Vec<u8> {
     let digit = |c: u8| match c {
         b'A'..=b'Z' => u32::from(c - b'A'),
@@ -271,7 +271,7 @@ fn a_box_that_is_dragged_in_a_browser_is_followed_called_something_and_forgotten
         x.set(first);
         first.zip(now).is_some_and(|(first, now)| (first - now).abs() > 5.0)
     });
-    // What was drawn is selected. What it is called is text and nothing else.
+    // The box that was drawn is selected. Its name is shown as plain text.
     browser.until("!document.getElementById('selected').hidden");
     browser.keys("n");
     browser.until("document.getElementById('naming').open");
@@ -367,7 +367,7 @@ fn a_file_that_is_dropped_and_a_box_that_is_drawn_become_templates_and_the_thres
     let served = Served::start("0", &["--source", STILL, "--threshold", "mean:31:5"]);
     browser.open(&served.url);
     browser.until("document.getElementById('picture').width === 320");
-    // What is no picture is refused in words.
+    // A file that is no picture is refused with a message.
     browser.drop_file("#stage", "notes.png", "image/png", b"no picture");
     browser.until("document.getElementById('toast').textContent.includes('notes')");
     // Where bars end, as a picture of its own.
@@ -407,7 +407,7 @@ fn a_file_that_is_dropped_and_a_box_that_is_drawn_become_templates_and_the_thres
          value.dispatchEvent(new Event('input', { bubbles: true }))",
     );
     served.wait("the threshold", |video| video["search"]["threshold"] == "mean:31:20");
-    // Black and white, and nothing between but what JPEG makes of edges.
+    // Black and white, with nothing between except JPEG's errors at edges.
     browser.until(
         "(() => { const c = document.getElementById('picture'); \
          const { data } = c.getContext('2d').getImageData(0, 0, c.width, c.height); let plain = 0; \
@@ -415,7 +415,7 @@ fn a_file_that_is_dropped_and_a_box_that_is_drawn_become_templates_and_the_thres
          return plain > 0.8 * data.length / 4; })()",
     );
     browser.photograph("threshold");
-    // The refusal of what is no picture.
+    // The only complaint is the refusal of the file that is no picture.
     let complaints = browser.complaints();
     assert!(complaints.len() == 1 && complaints[0].contains("400"), "{complaints:?}");
 }
@@ -448,8 +448,8 @@ fn a_source_that_stalls_and_one_that_comes_back_are_seen() {
 #[test]
 fn a_page_goes_on_when_lockon_is_back() {
     let Some(browser) = Browser::start(1280, 800, false) else { return };
-    // Nobody else takes a port there meanwhile: all of 127.0.0.0/8 is this machine, and this address one of
-    // this process alone.
+    // No other process takes a port there meanwhile: all of 127.0.0.0/8 is this machine, and only this
+    // process uses this address.
     let [high, low] = (std::process::id() as u16).to_be_bytes();
     let host = format!("127.99.{high}.{low}");
     let served = Served::start(&format!("{host}:0"), &["--source", BARS]);
@@ -482,7 +482,7 @@ fn a_video_of_a_folder_is_opened_and_its_target_followed_by_whoever_knows_the_ad
     assert_eq!(browser.run("return document.querySelectorAll('#files i').length"), 0);
     browser.shine("dark");
     browser.photograph("offers");
-    // What has the focus keeps it when the list changes.
+    // The focused element keeps the focus when the list changes.
     browser.run("document.querySelectorAll('#files button')[2].focus()");
     std::fs::write(around.path().join("my videos/bare.mp4"), "no video").unwrap();
     browser.until("document.querySelectorAll('#files button').length === 4");
@@ -502,14 +502,14 @@ fn a_video_of_a_folder_is_opened_and_its_target_followed_by_whoever_knows_the_ad
     browser.run("document.getElementById('home').click()");
     browser.until("document.querySelectorAll('#files button').length === 4");
     browser.until("document.querySelectorAll('#videos a').length === 1");
-    // Whether or not what can be opened is ever told.
+    // The list of videos is shown even if the request for the offers is never answered.
     browser.run(
         "document.querySelector('#videos a').dataset.before = 1; const ask = window.fetch; \
          window.fetch = (url, how) => url.endsWith('/offers') ? new Promise(() => {}) : ask(url, how); \
          window.dispatchEvent(new Event('hashchange'))",
     );
     browser.until("document.querySelectorAll('#videos a:not([data-before])').length === 1");
-    // The refusal of what is no video.
+    // The only complaint is the refusal of the file that is no video.
     let complaints = browser.complaints();
     assert!(complaints.len() == 1 && complaints[0].contains("409"), "{complaints:?}");
 }
@@ -563,7 +563,7 @@ fn one_video_three_and_nine_fit_every_width() {
             assert_eq!(sizes[2], json!([]), "{count} videos in {width} pixels");
             browser.photograph(&format!("fits-{count}-{width}"));
         }
-        // Before its server ends, whose silence would be a complaint.
+        // This comes before the server ends, because its silence would be a complaint.
         browser.open("about:blank");
     }
     assert_eq!(browser.complaints(), [""; 0]);
@@ -621,7 +621,7 @@ fn nothing_of_a_run_that_has_ended_can_be_changed() {
          .filter((e) => e.checkVisibility() && !e.disabled && !e.closest('[inert]')).map((e) => e.id || e.textContent)",
     );
     browser.photograph("ended-controls");
-    // What looks at the run, and changes nothing.
+    // Only a control that changes nothing of the run is still enabled.
     assert_eq!(open, json!(["Copy"]));
     assert_eq!(browser.complaints(), [""; 0]);
 }
@@ -637,7 +637,7 @@ fn a_file_can_be_watched_paused_set_to_a_place_and_closed_after_its_end() {
     browser.until("/^0:0\\d\\.\\d \\/ 0:04\\.8$/.test(document.getElementById('time').textContent)");
     browser.keys(" ");
     browser.until("document.getElementById('state').textContent === 'paused'");
-    // It goes where the bar is set, also back, and nothing is written that would be wrong then.
+    // It jumps where the bar is set, also back, and nothing is written that would be wrong then.
     for (seconds, frame) in [("3", 38), ("seek.max", 59), ("0.5", 7)] {
         browser.run(&format!(
             "const seek = document.getElementById('seek'); seek.value = {seconds}; \
@@ -754,7 +754,7 @@ fn an_event_shows_the_name_of_its_track() {
     assert_eq!(browser.complaints(), [""; 0]);
 }
 
-/// A page of another site, which anybody may have open: `localhost` is another site than `127.0.0.1`.
+/// A page of another site, which a user may have open: `localhost` is another site than `127.0.0.1`.
 fn other_site(html: String) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

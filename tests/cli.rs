@@ -1,4 +1,4 @@
-//! The program as people run it: real files in, results and exit codes out.
+//! The program as a user runs it: real files in, results and exit codes out.
 
 mod times;
 
@@ -100,7 +100,7 @@ impl Place {
         let played = Command::new("gst-launch-1.0")
             .args(["-v", "filesrc", &format!("location={video}"), "!", "decodebin", "!", "video/x-raw", "!"])
             .args(["identity", "silent=false", "!", "fakesink"])
-            // What is cut may be warned of; that is no fault of ours.
+            // GStreamer may warn of a video that is cut; that is not lockon's error.
             .env_remove("G_DEBUG")
             .current_dir(self.dir.path())
             .output()
@@ -128,7 +128,7 @@ fn succeeds(output: Output) -> Output {
     output
 }
 
-/// Asserts an exit code and what the message says, and that there is one message only.
+/// Asserts an exit code and the text of the message, and that there is only one message.
 fn fails(output: &Output, code: i32, says: &str) {
     let said = stderr(output);
     assert_eq!(output.status.code(), Some(code), "{said}");
@@ -141,7 +141,7 @@ fn frames(records: &[Value]) -> Vec<&Value> {
     records.iter().filter(|r| r["type"] == "frame").collect()
 }
 
-/// Lines of a JSON Lines file without what depends on the clock or the machine.
+/// Returns the lines of a JSON Lines file without everything that depends on the clock or the machine.
 fn timeless(text: &str) -> Vec<Value> {
     let records = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     records
@@ -479,7 +479,7 @@ fn printed_pipelines_run_in_gst_launch_with_test_ends() {
         [(lines[0], "appsink", "fakesink"), (lines[1], "appsrc", "videotestsrc num-buffers=5")]
     {
         assert!(line.contains(from), "{line}");
-        // Through a shell, as it would be pasted.
+        // The command is run by a shell, as a user would paste it.
         let script = format!("gst-launch-1.0 -q -e {}", line.replacen(from, to, 1));
         let done = Command::new("sh").args(["-c", &script]).current_dir(place.dir.path()).output().unwrap();
         assert!(done.status.success(), "{script}\n{}", stderr(&done));
@@ -572,8 +572,8 @@ fn a_disk_that_is_full_from_the_start_fails_the_run_in_the_systems_words() {
     fails(&out, 1, "No space left on device");
 }
 
-/// A file that may not grow beyond so many KiB is what an unprivileged test has for a full disk. Where it
-/// happens in the file is different for each kind, so each is filled alone.
+/// A limit of the file's size, in KiB, stands for a full disk in an unprivileged test. Each kind of file hits
+/// the limit at a different place, so each is filled alone.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_disk_that_is_full_in_mid_file_leaves_what_was_written_before() {
@@ -722,7 +722,7 @@ fn a_second_ctrl_c_ends_at_once_whatever_hangs() {
     let started = Instant::now();
     assert!(interrupt().success());
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    // By itself it would hang for good.
+    // Without the second signal it would hang for good.
     assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
 }
 
@@ -751,8 +751,8 @@ fn await_frames(place: &Place, count: usize) {
     }
 }
 
-/// Takes XML apart as far as names and nesting go, and returns the names of all elements. What is not
-/// well-formed is told.
+/// Takes XML apart as far as names and nesting go, and returns the names of all elements. Panics if it is not
+/// well-formed.
 fn elements(text: &str) -> Vec<String> {
     let mut rest = text.strip_prefix("<!DOCTYPE html>").expect("it begins with its type").trim();
     let (mut open, mut all) = (Vec::new(), Vec::new());
@@ -785,7 +785,7 @@ fn elements(text: &str) -> Vec<String> {
 #[test]
 fn a_report_has_everything_about_the_run_and_is_well_formed() {
     let place = Place::new();
-    // Names that a page must not take for its own.
+    // Names that a page must not mistake for its own markup.
     std::fs::rename(place.path("ball.mp4"), place.path("a<b>&'c'.mp4")).unwrap();
     std::fs::rename(place.path("ball.png"), place.path("ball\".png")).unwrap();
     let args = [

@@ -1,4 +1,4 @@
-//! Runs that are asked for something else while they go on, on every backend.
+//! Runs that get other orders while they are active, on every backend.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,11 +24,11 @@ const FRAME: Size = Size::new(323, 241);
 const PART: Size = Size::new(44, 36);
 const FRAMES: u64 = 50;
 
-/// What is asked when a frame was delivered.
+/// An order to give when a frame was delivered.
 type Words = fn(&Control) -> Result<Reply>;
 
-/// Asks at set frames: what it asks of tracks holds from the next frame on, what it asks of the search from
-/// the next one that is submitted.
+/// Gives orders at set frames. Orders about tracks hold from the next frame on, orders about the search from
+/// the next frame that is submitted.
 struct Driver {
     control: Control,
     script: BTreeMap<u64, Vec<Words>>,
@@ -56,7 +56,7 @@ impl Sink for Driver {
     }
 }
 
-/// What came of a run.
+/// The results of a run.
 struct Driven {
     records: Vec<FrameRecord>,
     orders: Vec<Event>,
@@ -78,7 +78,7 @@ impl Driven {
         self.replies[index].wait(Duration::ZERO)
     }
 
-    /// Its orders, as who repeats them reads them from its results file.
+    /// The run's orders, as a repeating run reads them from its results file.
     fn repeated(&self) -> Vec<Repeated> {
         let text = |event: &Event| serde_json::to_string(event).unwrap();
         self.orders.iter().map(|event| serde_json::from_str(&text(event)).unwrap()).collect()
@@ -89,7 +89,7 @@ fn drive(job: &Job, pictures: &[Plane], script: &[(u64, Words)]) -> Driven {
     drive_with(job, pictures, script, &[])
 }
 
-/// The same, with changes of the search too.
+/// As `drive`, with changes of the search too.
 fn drive_with(job: &Job, pictures: &[Plane], script: &[(u64, Words)], changes: &[(u64, Change)]) -> Driven {
     let (sink, replies) = (MemorySink::default(), Arc::<Mutex<Vec<Reply>>>::default());
     let heard: Arc<Mutex<Heard>> = sink.heard.clone();
@@ -268,7 +268,7 @@ fn what_cannot_be_done_is_refused_with_its_reason_and_changes_nothing() {
     }
     let undisturbed = Job { control: Control::new(), ..job.clone() }.records(&pictures);
     assert_eq!(timeless(&driven.records), timeless(&undisturbed));
-    // Without frames that are kept none can be gone back to.
+    // Without kept frames the run cannot go back to any frame.
     let driven = drive(&self::job(), &pictures, &[(9, |run| run.follow(part(1, 2), Some(2)))]);
     assert!(driven.answer(0).unwrap_err().to_string().contains("the next one is 10, and none are kept"));
 }
@@ -354,7 +354,7 @@ fn auto_goes_over_to_a_pyramid_where_a_picture_takes_long_and_a_repeated_run_doe
     again.control.repeat(driven.repeated());
     let repeated = drive(&again, &pictures, &[]);
     assert_eq!((timeless(&repeated.records), &repeated.orders), (timeless(&driven.records), &driven.orders));
-    // A method that is asked for is not changed.
+    // A method that the job names is not changed.
     assert!(drive(&job(SearchMethod::Exhaustive, 2), &pictures[30..34], &[]).orders.is_empty());
 }
 
@@ -363,7 +363,7 @@ fn template(name: &str, part: usize) -> Template {
     Template::new(name, smooth([99, 5][part], PART), None).unwrap()
 }
 
-/// A change of one thing or of several, about every fifth of which cannot be done.
+/// A change of one thing or of several; about every fifth cannot be done.
 fn random_change(random: &mut Random) -> Change {
     let mut below = |most: u8| random.byte() % most;
     let name = ["a", "b", "c"][usize::from(below(3))];
@@ -444,7 +444,7 @@ fn every_call_is_answered_however_many_threads_ask_at_once() {
     let told: Vec<_> =
         heard.events.iter().filter(|(_, event)| matches!(event, Event::Control { .. })).collect();
     let (done, refused) = (done.into_inner(), refused.into_inner());
-    // What the end of the run found waiting was refused without a record.
+    // Orders that still waited at the end of the run were refused without a record.
     assert!(told.len() as u64 <= done + refused && told.len() as u64 + 4 >= done + refused);
     assert!(done > 0 && refused > 0, "{done} done, {refused} refused");
     assert!(
@@ -464,7 +464,7 @@ fn every_call_is_answered_however_many_threads_ask_at_once() {
     assert_eq!(followed.len(), count, "a number was given twice");
 }
 
-/// From its frame on, a driven run finds what one finds that searched so from the start.
+/// From its frame on, a driven run has the results of a run that searched so from the start.
 #[test]
 fn a_change_of_the_search_holds_from_the_frame_that_it_is_answered_with() {
     let pictures = video();
@@ -484,7 +484,7 @@ fn a_change_of_the_search_holds_from_the_frame_that_it_is_answered_with() {
         let mut expected = timeless(&Job { backend, ..first() }.records(&pictures));
         for (index, (asked, change)) in changes.iter().enumerate() {
             let from = driven.answer(index).unwrap();
-            // Frames that were in flight are through the device before.
+            // Frames that were in flight come from the device before.
             assert!((asked + 1..=asked + 2).contains(&from), "asked at {asked}, holds from {from}");
             search = search.changed(change).unwrap();
             let so_from_the_start = Job { backend, searched: Some(search.clone()), ..first() };
@@ -535,7 +535,7 @@ fn a_run_takes_orders_from_its_start_on_also_one_with_nothing_to_do() {
     let lines = std::fs::read_to_string(&results).unwrap();
     let kinds: Vec<_> = lines.lines().map(|line| line[9..].split('"').next().unwrap()).collect();
     assert_eq!(kinds[..4], ["run", "control", "control", "frame"]);
-    // The same from the records.
+    // Repeating the run from its records gives the same.
     let again = here.path().join("b.jsonl");
     let results = vec![again.to_str().unwrap().into()];
     let request = Request { control: Some(here.path().join("a.jsonl")), results, ..request };
@@ -660,6 +660,6 @@ fn a_template_that_is_added_while_frames_pass_becomes_a_track_where_matches_do()
     assert!(first.iter().all(|(_, track)| track.template.as_deref() == Some("a")));
     assert!(second.iter().all(|(_, track)| track.template.as_deref() == Some("b")));
     assert!((10..20).contains(&asked_at(&second).unwrap()), "{:?}", asked_at(&second));
-    // What was found by a template that is gone is followed on.
+    // The track that the removed template found is still followed.
     assert_eq!(first.last().unwrap().0, FRAMES - 1);
 }

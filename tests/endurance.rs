@@ -1,5 +1,4 @@
-//! What is held must not grow: memory, file descriptors and threads over many starts, many streams, many
-//! frames.
+//! Memory, file descriptors and threads must not grow over many starts, many streams, many frames.
 //!
 //! These take minutes to half an hour, so they are run by name (scripts/endurance), and print what they
 //! measure.
@@ -30,7 +29,7 @@ fn choice() -> BackendChoice {
     backend_name().parse().unwrap()
 }
 
-/// What this process holds, and what is taken of the memory of the device that it runs on.
+/// Measures what this process holds, and how much memory of its device is in use.
 fn held() -> Held {
     static DEVICE: OnceLock<Option<Arc<CudaContext>>> = OnceLock::new();
     let device = DEVICE.get_or_init(|| match choice() {
@@ -44,13 +43,13 @@ fn held() -> Held {
     Held { device_mb, ..Held::now() }
 }
 
-/// The same where everything has been stopped.
+/// As `held`, after everything has been stopped.
 fn held_at_rest() -> Held {
     let rest = Held::at_rest();
     Held { descriptors: rest.descriptors, threads: rest.threads, ..held() }
 }
 
-/// Gives a sign of life for each frame, and tells what is held now and then.
+/// Gives a sign of life for each frame, and reports now and then what is held.
 struct Heart {
     pulse: Pulse,
     done: std::sync::mpsc::Sender<Pulse>,
@@ -137,7 +136,7 @@ fn a_thousand_starts_and_stops_leave_nothing_behind() {
         });
         if cycle % (cycles / 20).max(1) == 0 {
             let held = held_at_rest().tell(&format!("cycle {cycle}"), started);
-            // An allocator takes a while to have what it will keep.
+            // An allocator takes a while until it has the memory that it will keep.
             if cycle >= cycles / 4 {
                 warm.get_or_insert(held).check(held);
             }
@@ -186,7 +185,7 @@ fn a_thousand_runs_come_and_go_while_one_stays() {
     watch();
     let started = Instant::now();
     let mut fleet = Fleet::new(4);
-    // It ends where it plays a clip, and nobody minds.
+    // It ends if it plays a clip, and the test does not mind.
     let stays = fleet.add(Order::new("stays", request(None)));
     let mut looked = Vec::new();
     for cycle in 1..=cycles {

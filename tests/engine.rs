@@ -1,4 +1,4 @@
-//! The engine between ends in memory, on every backend.
+//! The engine between sources and sinks in memory, on every backend.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -171,7 +171,7 @@ fn a_failing_sink_is_finished_and_the_others_get_every_frame() {
 fn a_run_whose_last_output_failed_ends() {
     for backend in backends() {
         let bad = |at| MemorySink { fails_at: Some(at), ..MemorySink::default() };
-        // One that only watches is no reason to go on.
+        // A sink that only watches does not keep the run going.
         let watching = MemorySink { only_watches: true, ..MemorySink::default() };
         let heard = watching.heard.clone();
         let sinks: Vec<Box<dyn Sink>> = vec![Box::new(bad(2)), Box::new(bad(4)), Box::new(watching)];
@@ -206,7 +206,7 @@ fn a_stopped_run_delivers_whole_frames_and_gives_up_the_others() {
         let (summary, outcome) = job.run(&mut MemorySource::new(&pictures(50)), vec![Box::new(sink)]);
         outcome.unwrap();
         assert!(summary.interrupted, "{backend:?}");
-        // Frame 4 was delivered with two more in flight, of which each was done or not.
+        // Frame 4 was delivered with two more in flight; each of these was done or not.
         let heard = heard.lock().unwrap();
         assert!((5..=7).contains(&summary.frames), "{backend:?}: {}", summary.frames);
         assert_eq!(heard.records.len() as u64, summary.frames, "{backend:?}");
@@ -273,14 +273,14 @@ fn a_result_is_not_held_back_for_the_next_frame() {
     }
 }
 
-/// What a backend is called for.
+/// The calls of a backend that can fail here.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Call {
     Submit,
     WaitNext,
 }
 
-/// A backend that fails at a call. Nothing may be asked of it afterwards.
+/// A backend that fails at a call. It must not be called afterwards.
 struct Failing {
     inner: Box<dyn Backend>,
     call: Call,
@@ -318,7 +318,7 @@ impl Backend for Failing {
 
     fn wait_next(&mut self, findings: &mut Findings) -> Result<Option<FrameMeta>> {
         let next = self.inner.wait_next(findings)?;
-        // What it wrote before it failed must not matter.
+        // The findings that it wrote before it failed must not matter.
         self.check(Call::WaitNext).map(|()| next)
     }
 }
@@ -510,7 +510,7 @@ fn a_device_that_is_lost_while_one_is_opened_for_a_change_is_no_reason_to_refuse
         let on_cpu = Job { backend: BackendChoice::Cpu, ..orders(&job) };
         let expected = on_cpu.records(&pictures);
         assert_eq!(expected[5].matches.len(), 3);
-        // The frames in flight are lost with it, or come out of it as if nothing were.
+        // The frames in flight are lost with it, or come out of it as if nothing had happened.
         for good in [5 - (depth - 1), usize::MAX] {
             let job = orders(&job);
             let has_opened = Cell::new(false);
@@ -628,8 +628,8 @@ fn where_frames_are_too_small_for_the_search_a_change_is_refused_that_leaves_not
     let wall = || Template::new("wall", noise(5, Size::new(110, 20)), None).unwrap();
     let rect = |text: &str| Some(Some(text.parse().unwrap()));
     let orders = [
-        // Nothing of it can be searched in smaller frames: a limit can be changed, and a template be added
-        // that fits.
+        // No part of the search fits the smaller frames: a limit can be changed, and a template that fits can
+        // be added.
         (2, Change { min_score: Some(0.5), ..Change::default() }, true),
         (3, Change { scales: Some("1..1.2".parse().unwrap()), ..Change::default() }, false),
         (4, Change { roi: rect("0,0,70,60"), ..Change::default() }, false),

@@ -21,7 +21,7 @@ use lockon::results::{FrameRecord, Summary, Track, TrackState};
 
 mod receivers;
 
-/// Patience with a busy machine.
+/// A timeout for a busy machine.
 const LONG: Duration = Duration::from_secs(90);
 
 fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
@@ -42,12 +42,12 @@ struct Broker {
 }
 
 impl Broker {
-    /// Where there is none to be had, the test that asks says that it is skipped.
+    /// Starts a broker. If there is none on this machine, the test reports that it is skipped.
     fn start() -> Option<Self> {
         Self::with(String::new())
     }
 
-    /// One with these lines in its configuration.
+    /// Starts a broker with these lines in its configuration.
     fn with(more: String) -> Option<Self> {
         let path = [Path::new("/usr/sbin/mosquitto"), Path::new("/usr/bin/mosquitto")];
         if !path.iter().any(|path| path.exists()) {
@@ -73,7 +73,8 @@ impl Broker {
         self.dir.path().join(name)
     }
 
-    /// Who may come: everybody, or `me` alone. It keeps all that a slow listener has not heard yet.
+    /// Sets which clients may connect: all, or `me` alone. The broker keeps everything that a slow listener
+    /// has not received yet.
     fn allow(&self, everybody: bool) {
         let config = format!(
             "listener {} 127.0.0.1\nallow_anonymous {everybody}\npassword_file {}\nuser {}\n\
@@ -86,7 +87,7 @@ impl Broker {
         std::fs::write(self.path("config"), config).unwrap();
     }
 
-    /// Starts it, with nothing that it knew before.
+    /// Starts the broker without anything that it knew before.
     fn restart(&mut self, everybody: bool) {
         self.allow(everybody);
         let command =
@@ -117,7 +118,7 @@ impl Broker {
         format!("mqtt://127.0.0.1:{}/{topic}", self.port)
     }
 
-    /// Somebody who hears all that is published from now on, and what is retained.
+    /// Connects a listener that hears everything published from now on, and everything retained.
     fn listen(&self) -> Listener {
         let mut options = MqttOptions::new(format!("test-{:p}", &raw const *self), "127.0.0.1", self.port);
         options.set_credentials("me", "s3cret").set_max_packet_size(1 << 20, 1 << 20);
@@ -180,7 +181,7 @@ impl Listener {
         events(&self.heard).iter().map(|event| event["seq"].as_u64().unwrap()).collect()
     }
 
-    /// What was said last at each topic.
+    /// The last message of each topic.
     fn retained(&self) -> BTreeMap<&str, String> {
         self.heard
             .iter()
@@ -200,7 +201,7 @@ fn is_at(heard: &[(String, Vec<u8>)], number: u64) -> bool {
     events(&heard[last..]).iter().any(|event| event["seq"] == number)
 }
 
-/// A run of which each frame has an event: a track that is lost and found by turns.
+/// A run with an event in each frame: a track that is lost and found by turns.
 struct Turns {
     sink: EventsSink,
     frames: u64,
@@ -215,7 +216,7 @@ impl Turns {
         Self { sink, frames: 0 }
     }
 
-    /// So many events more.
+    /// Delivers so many more frames, each with an event.
     fn go_on(&mut self, frames: u64) {
         for number in self.frames..self.frames + frames {
             let state = if number.is_multiple_of(2) { TrackState::Tracked } else { TrackState::Lost };
@@ -235,7 +236,7 @@ fn a_broker_that_is_stopped_and_killed_misses_nothing_that_the_queue_could_hold(
     let mut request = Request::new("a.mp4").unwrap();
     request.events = vec![broker.address("test/turns").into()];
     let mut before = broker.listen();
-    // What a run that died has left behind.
+    // A retained message that a run which died has left behind.
     before.client.publish("test/turns/tracks/9", QoS::AtLeastOnce, true, "{}").unwrap();
     before.until("the track of before", |heard| !heard.is_empty());
     let mut turns = Turns::of(&request);
@@ -245,19 +246,20 @@ fn a_broker_that_is_stopped_and_killed_misses_nothing_that_the_queue_could_hold(
     before.until("the removal of the track of before", |heard| {
         heard.iter().any(|(topic, payload)| topic == "test/turns/tracks/9" && payload.is_empty())
     });
-    // It takes what is sent and says nothing, then it is gone with what it has taken. The run goes on.
+    // The broker accepts messages without acknowledging them, then it is killed and loses them. The run
+    // continues.
     broker.signal("-STOP");
     turns.go_on(300);
     broker.kill();
     turns.go_on(300);
-    // It is back, and at first nobody but the listener may come, so that he misses nothing.
+    // The broker is back. At first only the listener may connect, so that the listener misses nothing.
     broker.restart(false);
     let mut after = broker.listen();
     broker.allow(true);
     broker.signal("-HUP");
     after.until("all other events", |heard| is_at(heard, 620));
     let mut numbers = after.numbers();
-    // What was on its way may come twice, and keeps its order.
+    // Messages that were on their way may come twice, and keep their order.
     numbers.dedup();
     assert_eq!(numbers, (21..=620).collect::<Vec<_>>());
     after.until("the state", |heard| {
@@ -298,7 +300,7 @@ fn retain(broker: &Broker, messages: impl IntoIterator<Item = (String, &'static 
     }
     Packet::PingReq.write(&mut bytes, 9).unwrap();
     stream.write_all(&bytes).unwrap();
-    // It is let in, and has taken all that came before the ping.
+    // It is allowed in, and has received everything that came before the ping.
     stream.read_exact(&mut [0; 4 + 2]).unwrap();
 }
 
@@ -374,7 +376,7 @@ fn forget_removes_what_runs_left_at_a_broker_and_nothing_else() {
 #[test]
 fn events_that_are_lost_are_reported_with_quiet_too_and_are_no_failure_of_the_run() {
     let dir = tempfile::tempdir().unwrap();
-    // A port that nobody listens at.
+    // A port without a listener.
     let words = ["-q", "--source", SOURCE, "--max-frames", "3", "--track", "140,150,40,40"];
     let output = lockon(dir.path(), &[&words[..], &["--events", "mqtt://127.0.0.1:1/yard"]].concat())
         .output()
@@ -405,7 +407,7 @@ fn a_run_removes_what_it_announced_before_and_does_not_announce_now() {
 
 #[test]
 fn what_a_full_queue_loses_is_the_oldest_and_is_counted() {
-    // A port that nobody listens at.
+    // A port without a listener.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut request = Request::new("a.mp4").unwrap();
     let addresses =
@@ -413,7 +415,7 @@ fn what_a_full_queue_loses_is_the_oldest_and_is_counted() {
     request.events = addresses.map(Into::into).into();
     let mut turns = Turns::of(&request);
     turns.go_on(3000);
-    // Somebody waits for the end.
+    // A caller waits for the end.
     let control = lockon::control::Control::new();
     turns.sink.belong_to(&control);
     control.stop();
@@ -446,7 +448,7 @@ fn home_assistant_finds_a_run_whose_last_will_is_told_if_it_dies() {
     broker.signal("-HUP");
     let address = format!("mqtt://me:s3cret@127.0.0.1:{}/cams/test", broker.port);
     let mut listener = broker.listen();
-    // Nobody listens there, and its path is a secret.
+    // A port without a listener; the path of the address is a secret.
     let hook = "http://me:s3cret@127.0.0.1:1/T0/s3cret";
     let words = ["--source", SOURCE, "--track", "140,150,40,40", "--events", &address, "--home-assistant"];
     let words: Vec<_> = words
@@ -454,7 +456,7 @@ fn home_assistant_finds_a_run_whose_last_will_is_told_if_it_dies() {
         .chain(["--zone", "left=0,0,200,0,200,240,0,240", "--results", "a.jsonl", "--events", hook])
         .collect();
     let mut run = lockon(broker.dir.path(), &words).stderr(Stdio::null()).spawn().unwrap();
-    // Before it nothing is followed, which is told too.
+    // Before the first event nothing is followed, and the state says so too.
     listener.until("the first event", |heard| {
         let states = heard.iter().filter(|(topic, _)| topic == "cams/test/state");
         states.map(|(_, text)| String::from_utf8_lossy(text)).any(|text| text.contains("\"tracks\":1"))

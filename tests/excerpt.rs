@@ -30,7 +30,7 @@ fn part(start: &str, end: Option<&str>, every: u64) -> Part {
     Part { start: moment(start), end: end.map(moment), every }
 }
 
-/// What a sink hears of a part of what `source` gives.
+/// Returns what a sink receives from a part of `source`.
 fn heard(job: &Job, source: &mut dyn Source, part: Part) -> Heard {
     let sink = MemorySink::default();
     let heard = sink.heard.clone();
@@ -101,7 +101,7 @@ fn a_part_that_has_ended_asks_for_no_further_frame() {
     for _ in [0, 4] {
         assert!(matches!(excerpt.wait_next(Duration::from_secs(5)).unwrap(), Next::Frame(_)));
     }
-    // Not even to learn that the next one is too late.
+    // Also not to learn that the next one is too late.
     assert!(matches!(excerpt.try_next().unwrap(), Next::End));
     assert_eq!(source.frames.len(), 4);
 }

@@ -76,8 +76,8 @@ struct Farm {
     dir: TempDir,
 }
 
-/// A port that nobody listens at, and that the system gives to nobody who asks for any, so that a server that
-/// is killed can have it again.
+/// A port without a listener. It lies outside the range from which the system assigns ports, so that a killed
+/// server can have it again.
 fn free_port() -> u16 {
     static NEXT: LazyLock<AtomicU16> =
         LazyLock::new(|| AtomicU16::new((std::process::id() % 1000) as u16 * 20));
@@ -90,7 +90,7 @@ fn free_port() -> u16 {
 }
 
 impl Farm {
-    /// A farm whose server is there. Where there is none to be had, the test that asks says that it is
+    /// Starts a farm with a running server. If there is no server program, the test reports that it is
     /// skipped.
     fn start() -> Option<Self> {
         let mut farm = Self::away(&[])?;
@@ -98,7 +98,7 @@ impl Farm {
         Some(farm)
     }
 
-    /// The same with other words for the server, which is not started yet.
+    /// As `start`, with other arguments for the server, which is not started yet.
     fn away(words: &[&str]) -> Option<Self> {
         let version = Command::new("nats-server").arg("--version").stdout(Stdio::null()).status();
         if !version.is_ok_and(|status| status.success()) {
@@ -154,7 +154,7 @@ impl Farm {
         (0..count).map(copy).collect()
     }
 
-    /// Tells the server something as any client can, and gives its answer.
+    /// Sends the server a message as any client can, and returns its answer.
     fn tell_server(&self, subject: &str, says: &str) -> Value {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         write!(stream, "CONNECT {{}}\r\nSUB answer 1\r\nPUB {subject} answer {}\r\n{says}\r\n", says.len())
@@ -179,7 +179,7 @@ impl Farm {
         self.command(words).output().unwrap()
     }
 
-    /// What a command says that must end well.
+    /// Runs a command that must succeed, and returns its output.
     fn said(&self, words: &[&str]) -> String {
         let output = self.output(words);
         assert!(output.status.success(), "{words:?}: {}", stderr(&output));
@@ -197,7 +197,7 @@ impl Farm {
         Process(self.command(words).stdout(Stdio::null()).stderr(log).spawn().unwrap())
     }
 
-    /// What workers said.
+    /// The log of the workers.
     fn log(&self) -> String {
         fs::read_to_string(self.path("workers.log")).unwrap_or_default()
     }
@@ -287,7 +287,7 @@ struct Slow {
 impl Slow {
     const FRAMES: u8 = 60;
 
-    /// Nothing but the first frames comes yet, to whoever connects.
+    /// Sends only the first frames until it is opened, to each client that connects.
     fn new() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let source = format!(
@@ -312,7 +312,7 @@ impl Slow {
                 std::thread::sleep(Duration::from_millis(5));
             }
             let pixel = |at: usize| (at * at / 7 % 251) as u8 ^ frame;
-            // Whoever was killed hears nothing.
+            // A killed client receives nothing.
             let _ = stream.write_all(&(0..160 * 120).map(pixel).collect::<Vec<_>>());
         }
     }
@@ -337,7 +337,7 @@ impl Slow {
     }
 }
 
-/// What a run on this machine alone gives.
+/// The result lines of a run on this machine alone.
 fn alone(farm: &Farm, words: &[&str], results: &str) -> Vec<String> {
     let words =
         [&["run", "--backend", "cpu", "--no-progress", "-y"], words, &["--results", results]].concat();
@@ -380,7 +380,7 @@ fn what_is_submitted_is_done_once_and_is_what_one_machine_finds() {
     jobs.sort_by_key(|job| job["job"]["name"].to_string());
     let ids: Vec<_> = jobs.iter().map(|job| job["job"]["id"].as_str().unwrap()).collect();
     assert_eq!(String::from_utf8(again.stdout).unwrap().lines().collect::<Vec<_>>(), ids);
-    // Who forgets the jobs and submits again finds that their results are there.
+    // If the jobs are purged and submitted again, their results are found.
     farm.said(&["jobs", "purge", "--all"]);
     assert!(farm.jobs().is_empty());
     assert!(farm.said(&words).contains("3 jobs submitted\n"));
@@ -419,7 +419,7 @@ fn results_come_back_through_the_farm_into_a_folder_here() {
     fs::remove_dir_all(farm.path("out")).unwrap();
     assert!(farm.said(&words).contains("known already: 2 done"));
     assert_eq!(timeless(&farm.path("out/v1.jsonl")), expected);
-    // What is somebody else's is not overwritten without a word.
+    // A file that is not the farm's is not overwritten without an error.
     fs::write(farm.path("out/v1.jsonl"), "mine\n").unwrap();
     let refused = farm.output(&words);
     assert!(!refused.status.success() && stderr(&refused).contains("out/v1.jsonl"), "{}", stderr(&refused));

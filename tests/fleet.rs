@@ -348,7 +348,7 @@ fn batch_with_kills(count: usize, kills: usize) {
     let again = output(dir.path(), &words);
     let said = stderr(&again);
     assert!(said.contains(&format!("{count} of {count} videos are done already")), "{said}");
-    // Whoever asks for something else is not answered by what is there.
+    // A different request is not answered with the results that exist.
     let other = output(dir.path(), &[&words[..], &["--max-frames", "5"]].concat());
     assert_eq!(other.status.code(), Some(1), "{}", stderr(&other));
     assert!(stderr(&other).contains("exist already"), "{}", stderr(&other));
@@ -387,7 +387,7 @@ fn keep_what_exists_holds_for_what_an_interrupted_run_left() {
     let on = output(dir.path(), &words);
     assert!(on.status.success(), "{}", stderr(&on));
     assert_eq!(frames(&path).len(), 60);
-    // What is no lockon's results is nobody's to overwrite.
+    // A file that does not hold lockon's results is not overwritten.
     fs::write(&path, "mine\n").unwrap();
     let other = output(dir.path(), &words);
     assert_eq!(other.status.code(), Some(1), "{}", stderr(&other));

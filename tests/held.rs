@@ -1,4 +1,4 @@
-//! What a process holds, and a watchdog: for the tests of endurance, the program's and the element's.
+//! Measures what a process holds, and a watchdog: for the endurance tests of the program and of the element.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ const WATCHDOG: Duration = Duration::from_mins(1);
 /// How often something happened, in this process.
 static SIGNS_OF_LIFE: AtomicU64 = AtomicU64::new(0);
 
-/// What the process holds.
+/// The resources that the process holds.
 #[derive(Debug, Clone, Copy)]
 pub struct Held {
     pub resident_mb: f64,
-    /// What is taken of the device's memory, whoever took it; none without a device.
+    /// The device's memory in use, by any process, in MB; none without a device.
     pub device_mb: Option<f64>,
     pub descriptors: usize,
     pub threads: usize,
@@ -34,8 +34,9 @@ impl Held {
         }
     }
 
-    /// What is still held a moment later: the least descriptors and threads of 0.2 s. Some of what was
-    /// stopped ends in its own time, as the threads of rayon's pools, for which nobody waits.
+    /// Measures what is still held a moment later: the minimum of descriptors and threads over 0.2 s. Some
+    /// things that were stopped end in their own time, as the threads of rayon's pools, which nothing waits
+    /// for.
     pub fn at_rest() -> Self {
         let mut held = Self::now();
         for _ in 0..20 {
@@ -69,7 +70,7 @@ impl Held {
     }
 }
 
-/// What is held while many frames pass.
+/// Measurements of what is held while many frames pass.
 pub struct Pulse {
     started: Instant,
     /// Looks after so many frames.
@@ -84,7 +85,7 @@ impl Pulse {
         Self { started: Instant::now(), every: (frames / 20).max(1), frames: 0, held: Vec::new() }
     }
 
-    /// A frame has passed: a sign of life. Tells now and then what is held.
+    /// Records that a frame has passed, as a sign of life. Now and then measures and prints what is held.
     pub fn beat(&mut self, held: impl FnOnce() -> Held) {
         lives();
         self.frames += 1;
@@ -93,16 +94,17 @@ impl Pulse {
         }
     }
 
-    /// In the end no more is held than after a quarter of the frames. How many there were.
+    /// Checks that at the end no more is held than after a quarter of the frames. Returns the number of
+    /// frames.
     pub fn check(&self) -> u64 {
         self.held[self.held.len() / 4].check(*self.held.last().unwrap());
         self.frames
     }
 }
 
-/// `LOCKON_ROUNDS` rounds in which `LOCKON_STREAMS` streams run at once, for `LOCKON_SECONDS` all together.
-/// `round` starts so many streams, calls what it is given, which comes back when they are to be stopped,
-/// stops them, and says what came of it.
+/// Runs `LOCKON_ROUNDS` rounds in which `LOCKON_STREAMS` streams run at once, for `LOCKON_SECONDS` all
+/// together. `round` starts so many streams and calls the function that it is given, which returns when they
+/// must be stopped. Then it stops them and returns a description of the results.
 ///
 /// Later rounds hold no more than the third one while they run, and none leaves a descriptor behind.
 pub fn rounds(
@@ -125,8 +127,8 @@ pub fn rounds(
         after.push(held_at_rest().tell("after it", started));
         say(&what_came);
     }
-    // What is kept for the next round is in use again while that runs: freed memory by the C library, threads
-    // by GLib.
+    // Resources kept for the next round are in use again while that runs: freed memory by the C library,
+    // threads by GLib.
     let warm = during[2];
     during[3..].iter().for_each(|later| warm.check(*later));
     assert!(after.iter().all(|held| held.descriptors == after[0].descriptors), "{after:?}");
@@ -137,12 +139,12 @@ pub fn say(text: &str) {
     println!("{text}");
 }
 
-/// Something happened.
+/// Records a sign of life.
 pub fn lives() {
     SIGNS_OF_LIFE.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Sleeps, and that is no bad sign.
+/// Sleeps with signs of life, so that the watchdog does not end the process.
 pub fn rest(mut time: Duration) {
     while !time.is_zero() {
         let slice = time.min(WATCHDOG / 4);
@@ -171,7 +173,7 @@ pub fn watch() {
     });
 }
 
-/// A number that an environment variable may name.
+/// Returns the number in an environment variable, or the default.
 pub fn asked(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
 }

@@ -15,12 +15,12 @@ use serde_json::Value;
 use crate::held::{asked, backend_name, lives, watch};
 use crate::util::{Random, program};
 
-/// What a run may take to end when it is asked to.
+/// The maximum time for a run to end when it is asked to.
 const PATIENCE: Duration = Duration::from_secs(30);
 const SIGINT: i32 = 2;
 const SIGTERM: i32 = 15;
 
-/// How a run that was interrupted ended.
+/// The ways in which an interrupted run can end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     /// The program did not yet listen: the signal ended it as it ends any program.
@@ -34,8 +34,8 @@ enum End {
     Complete,
 }
 
-/// Starts the program, sends it one or two signals at random moments, and looks at what it leaves. How it
-/// ended, how many milliseconds after the first signal.
+/// Starts the program, sends it one or two signals at random moments, and checks the files that it leaves.
+/// Returns how it ended, and how many milliseconds after the first signal.
 fn interrupted_run(seed: u64) -> (End, u128) {
     let (dir, mut random) = (tempfile::tempdir().unwrap(), Random::new(seed));
     // Every third ends by itself after 0.6 s: before the signal, or just then, or not in time.

@@ -14,19 +14,19 @@ use tempfile::TempDir;
 use crate::say;
 use crate::util::{program, root};
 
-/// Patience with a server on a busy machine.
+/// A timeout for a server on a busy machine.
 const LONG: Duration = Duration::from_mins(1);
 
-/// A server, killed when it is dropped, and the lines that it says.
+/// A server, killed when it is dropped, and the lines that it prints.
 pub(crate) struct Server(Child, Receiver<String>);
 
 impl Server {
-    /// One that answers, at a port of its own.
+    /// Starts a server that answers, at a port of its own.
     pub(crate) fn start(port: u16, size: &str) -> Self {
         Self::with(port, &[size])
     }
 
-    /// One with other words for `rtsp-server.py`.
+    /// Starts a server with other arguments for `rtsp-server.py`.
     fn with(port: u16, words: &[&str]) -> Self {
         let mut child = Command::new("/usr/bin/python3")
             .arg(root().join("tests/rtsp-server.py"))
@@ -45,7 +45,7 @@ impl Server {
         server
     }
 
-    /// The next line that it says.
+    /// The next line that it prints.
     fn says(&self) -> String {
         self.1.recv_timeout(LONG).expect("the server says nothing")
     }
@@ -62,7 +62,7 @@ impl Drop for Server {
     }
 }
 
-/// A port that nobody listens at. Where there is no RTSP server to be had, the test that asks says that it is
+/// Returns a port without a listener. If there is no RTSP server on this machine, the test reports that it is
 /// skipped.
 pub(crate) fn port() -> Option<u16> {
     let imports =
@@ -126,7 +126,7 @@ impl Run {
         }
     }
 
-    /// Its exit code, and what it said.
+    /// Returns its exit code and its messages.
     fn end(mut self, signal: Option<&str>) -> (Option<i32>, String, Vec<Value>) {
         if let Some(signal) = signal {
             // `timeout` passes it on.
@@ -293,7 +293,7 @@ fn a_server_that_asks_for_a_password_gets_it_and_nobody_else_does() {
     let (code, said, records) = run.end(None);
     assert_eq!(code, Some(0), "{said}");
     let told = format!("{said}{records:?}");
-    // Digests and `admin:` are of no use to anybody, the password is.
+    // Digests and `admin:` are of no use to an attacker, but the password is.
     assert!(!told.contains("s3c@ret") && !told.contains("s3c%40ret"), "{told}");
     assert!(told.contains("rtsp://***@127.0.0.1"), "{told}");
 
@@ -422,10 +422,10 @@ fn frames_are_sent_to_a_server_that_gives_them_on() {
     let output = run.wait_with_output().unwrap();
     assert_eq!(size, "176x144");
     let said = String::from_utf8_lossy(&output.stderr);
-    // Now and then GStreamer's `rtspclientsink` (1.22) does not end, which is said and is an error.
+    // Now and then GStreamer's `rtspclientsink` (1.22) does not end, which is reported and is an error.
     let stands_still = said.contains("error: output out.launch: nothing has moved in it");
     assert_eq!(output.status.code(), Some(if stands_still { 1 } else { 130 }), "{said}");
-    // One that takes nothing at that place is an error.
+    // A server that accepts nothing at that path is an error.
     let output = start(&format!("rtsp://127.0.0.1:{port}/nowhere")).wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(1) && said.contains("output out.launch"), "{said}");

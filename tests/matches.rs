@@ -99,7 +99,7 @@ fn a_match_that_lasts_becomes_one_track_in_its_third_frame() {
 
 #[test]
 fn matches_that_do_not_last_become_nothing() {
-    // Two frames, then one without: a candidate begins anew each time.
+    // Two frames, then one without: a candidate starts again each time.
     let pictures = video((0..24).map(|i| if i % 3 == 2 { vec![] } else { vec![(150, 100)] }));
     let records = job().records_of_all(&pictures);
     assert_eq!(records.iter().filter(|record| !record.matches.is_empty()).count(), 16);
@@ -152,7 +152,7 @@ fn numbers_are_not_used_again() {
 
 #[test]
 fn what_was_hidden_for_a_while_keeps_its_number() {
-    // Behind something for 20 frames, while it goes on by 30 pixels.
+    // Hidden behind something for 20 frames, while it moves on by 30 pixels.
     let place = |i: i64| if (30..50).contains(&i) { vec![] } else { vec![(60 + 3 * i / 2, 100)] };
     let tracks = follow(&video((0..80).map(place)));
     assert!(tracks[2..].iter().all(|tracks| ids(tracks) == [1]));
@@ -263,7 +263,7 @@ fn sixteen_matches_are_followed_at_once_and_the_next_when_one_ends() {
 
 #[test]
 fn a_surface_without_texture_is_never_followed() {
-    // With a least score of 0 every place of it is a match.
+    // With a minimum score of 0 every place of it is a match.
     let flat = Plane::from_vec(vec![90; FRAME.area()], FRAME);
     let limits = Limits { min_score: -1.0, max_matches: 5, max_overlap: 0.3 };
     let tracks = tracks_of(Job { limits, ..job() }.records_of_all(&vec![flat; 6]));

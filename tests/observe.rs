@@ -1,4 +1,4 @@
-//! What can be seen of a run from outside: its log, and what it serves for Prometheus.
+//! A run as seen from outside: its log, and the metrics that it serves for Prometheus.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -21,7 +21,7 @@ fn run(words: &[&str], variables: &[(&str, &str)]) -> Output {
         "--backend",
         "cpu",
     ]);
-    // What this test's own caller asked for is not what is tested.
+    // Variables that the caller of this test has set must not affect the test.
     for name in ["RUST_LOG", "GST_DEBUG", "GST_DEBUG_FILE"] {
         command.env_remove(name);
     }
@@ -135,7 +135,7 @@ fn metrics_are_served_while_it_runs() {
         let said = served.ask("/metrics");
         let (head, text) = said.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{head}");
-        // The address is told before the video is opened.
+        // The address is printed before the video is opened.
         if let Some(frames) = value_if_there(text, "lockon_frames_total")
             && frames >= 20.0
         {
@@ -144,7 +144,7 @@ fn metrics_are_served_while_it_runs() {
         assert!(Instant::now() < deadline, "{text}");
         std::thread::sleep(Duration::from_millis(100));
     };
-    // Each sample belongs to a metric whose type was told before.
+    // Each sample belongs to a metric whose type was given before.
     let mut typed = "";
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("# TYPE ") {
@@ -173,7 +173,7 @@ fn metrics_are_served_while_it_runs() {
     assert!(value(&text, "lockon_frames_dropped_total") >= 0.0);
     assert!(served.ask("/").starts_with("HTTP/1.1 404"));
 
-    // Ctrl-C ends it as ever, and nobody serves any more.
+    // Ctrl-C ends it as ever, and the server is gone.
     let id = served.child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
     let mut rest = String::new();

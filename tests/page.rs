@@ -1,4 +1,4 @@
-//! The live page from outside: what its API does, and what it does not let anybody do.
+//! The live page from outside: what its API does, and what it does not allow.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::say;
 use crate::util::{program, root};
 
-/// Far longer than anything takes, also on a machine that has much else to do.
+/// A timeout far longer than anything takes, also on a busy machine.
 const LONG: Duration = Duration::from_mins(1);
 
 /// A ball that moves over black, 50 times a second.
@@ -26,7 +26,7 @@ const BALL: &str =
 const ENDLESS: &str =
     "videotestsrc pattern=ball ! video/x-raw,format=I420,width=320,height=240,framerate=25/1";
 
-/// What comes of trying it again and again.
+/// Repeats an attempt until it returns something.
 fn within<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
@@ -70,7 +70,7 @@ impl Served {
         Self::saying(&[&serve, words].concat())
     }
 
-    /// What these words ask for, once it has said where its page is.
+    /// Starts lockon with these arguments, and returns once it has printed where its page is.
     pub(crate) fn saying(words: &[&str]) -> Self {
         let mut command = Command::new(program());
         command.args(words);
@@ -96,24 +96,24 @@ impl Served {
         Self { child, stderr, url, address }
     }
 
-    /// One that shows the ball, and has begun.
+    /// Starts a page that shows the ball, and waits until the run has begun.
     fn ball(words: &[&str]) -> Self {
         let served = Self::start("0", &[&["--source", BALL][..], words].concat());
         served.wait("a frame", |video| video["frames"].as_u64() > Some(3));
         served
     }
 
-    /// A file of cars, of which nothing is asked: two seconds, after which it has ended.
+    /// Opens a file of cars with nothing to search or follow: two seconds, after which it has ended.
     fn file() -> Self {
         Self::waiting(&[&root().join("examples/media/cars.mp4").to_string_lossy()])
     }
 
-    /// The ball as a file would have it, of which nothing is asked.
+    /// Opens the ball as an endless file, with nothing to search or follow.
     pub(crate) fn endless() -> Self {
         Self::waiting(&["--source", ENDLESS])
     }
 
-    /// One of which nothing is asked, at its first frame.
+    /// Starts a run with nothing to search or follow, and waits for its first frame.
     fn waiting(words: &[&str]) -> Self {
         let served = Self::start("0", words);
         served.wait("the first frame", |video| video["frames"].as_u64() == Some(1));
@@ -140,7 +140,7 @@ impl Served {
         if !body.is_empty() {
             let _ = write!(head, "Content-Length: {}\r\n", body.len());
         }
-        // Who is refused may be so before all was sent.
+        // A refusal may come before everything was sent.
         let _ = stream.write_all(&[head.as_bytes(), b"\r\n", body].concat());
         Answer::read(&mut BufReader::new(stream))
     }
@@ -205,12 +205,12 @@ impl Served {
         image::load_from_memory(&answer.body).unwrap()
     }
 
-    /// Waits until the newest record says so of its first track.
+    /// Waits until the newest record's first track passes `is_so`.
     pub(crate) fn wait_for_track(&self, what: &str, is_so: impl Fn(Option<&Value>) -> bool) {
         self.wait_for_shot(what, |head| is_so(head["record"]["tracks"].get(0)));
     }
 
-    /// Waits until what is told of the newest picture is so.
+    /// Waits until the description of the newest picture passes `is_so`.
     pub(crate) fn wait_for_shot(&self, what: &str, is_so: impl Fn(&Value) -> bool) {
         let begun = Instant::now();
         let mut socket = WebSocket::open(self, "/api/videos/0/live?width=320", &[]).unwrap();
@@ -224,7 +224,7 @@ impl Served {
         }
     }
 
-    /// Its exit code, and what else it said.
+    /// Its exit code, and the rest of its messages.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let mut said = String::new();
         self.stderr.read_to_string(&mut said).unwrap();
@@ -286,7 +286,7 @@ fn unchunked(mut body: &[u8]) -> Vec<u8> {
     whole
 }
 
-/// The least of RFC 6455 that a viewer needs. Pings are answered, also while nobody waits for a message.
+/// The minimum of RFC 6455 that a viewer needs. Pings are answered, also while the test waits for no message.
 struct WebSocket {
     stream: Arc<Mutex<TcpStream>>,
     messages: Receiver<(u8, Vec<u8>)>,
@@ -432,7 +432,7 @@ fn box_of_ball(served: &Served) -> Value {
 #[test]
 fn a_box_is_followed_called_something_corrected_and_forgotten() {
     let served = Served::ball(&[]);
-    // Who looks has frames kept for him, in one of which the box is.
+    // Frames are kept for a viewer, and one of them contains the box.
     let _looks = WebSocket::open(&served, "/api/videos/0/live?width=320", &[]).unwrap();
     served.wait("a viewer", |video| video["viewers"] == 1);
     let seen = served.video()["frames"].as_u64();
@@ -485,21 +485,21 @@ fn a_file_waits_for_the_first_box_and_goes_by_steps() {
         (&video["state"], &video["waits"], &video["frame"]),
         (&json!("paused"), &json!(true), &json!(0))
     );
-    // It stays so until somebody draws.
+    // It stays so until a box is drawn.
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(served.video()["frames"], 1);
     assert_eq!(served.send("POST", "/api/videos/0/step", &Value::Null).status, 204);
     served.wait("the second frame", |video| video["frames"] == 2);
     let shown = || served.get("/api/videos/0/picture.jpg").header("x-lockon-frame").map(str::to_owned);
     assert_eq!(shown().as_deref(), Some("1"));
-    // An order that nobody can carry out before the next frame is taken all the same.
+    // An order that cannot be carried out before the next frame is accepted all the same.
     let boxed = json!({ "box": [260, 180, 60, 50], "frame": 1 });
     let answer = served.send("POST", "/api/videos/0/tracks", &boxed);
     assert_eq!((answer.status, &answer.json()), (202, &json!({ "id": 1, "frame": null })));
     served.send("POST", "/api/videos/0/step", &Value::Null);
     served.wait("the third frame", |video| video["frames"] == 3);
-    // A picture that was made for somebody else is no new one for whoever comes after the next frame, and
-    // later than pictures come after each other.
+    // A picture that was made for an earlier request is not new for a request after the next frame, and later
+    // than the interval between pictures.
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(shown().as_deref(), Some("2"));
     assert_eq!(served.send("PUT", "/api/videos/0/pace", &json!({ "paused": false })).status, 204);
@@ -587,7 +587,7 @@ fn where_others_can_connect_nothing_is_answered_without_the_token() {
     }
     let bearer = format!("Bearer {token}");
     assert_eq!(served.request("GET", "/metrics", &[("Authorization", &bearer)], &[]).status, 200);
-    // The token stands in no answer but the cookie's.
+    // No answer but the cookie's contains the token.
     let page = served.request("GET", "/api/videos", &[("Cookie", cookie)], &[]);
     assert!(!page.text().contains(&token) && !page.head.contains(&token));
 }
@@ -650,7 +650,7 @@ fn what_is_no_order_is_refused_and_changes_nothing() {
     let deep = "[".repeat(10_000);
     let answer = served.request("POST", tracks, &[("Content-Type", "application/json")], deep.as_bytes());
     assert!((400..500).contains(&answer.status), "{}", answer.status);
-    // Larger than anything that is asked for, and said so at the beginning.
+    // A body larger than any valid request, announced in its Content-Length.
     for size in [20_000, 2_000_000] {
         let large = vec![b' '; size];
         let answer = served.request("POST", tracks, &[("Content-Type", "application/json")], &large);
@@ -702,7 +702,7 @@ fn a_thousand_sockets_stop_neither_the_page_nor_the_run() {
     assert_eq!(served.get("/").status, 200);
     served.wait("more frames", |video| video["frames"].as_u64() > Some(before + 20));
     drop(sockets);
-    // Those who look have places of their own, as many as there are.
+    // Viewers have places of their own, a limited number.
     let path = "/api/videos/0/live?width=320";
     let mut looks = Vec::new();
     let full = loop {
@@ -725,7 +725,7 @@ fn who_is_slow_gets_the_newest_picture_and_holds_nobody_up() {
     let shown = [slow.shot().frame(), slow.shot().frame()];
     let seen = served.video()["frames"].as_u64().unwrap();
     served.wait("a hundred frames", |video| video["frames"].as_u64() > Some(seen + 100));
-    // Nobody else has gone without: pictures come to whoever shows them.
+    // Other viewers are not held up: a viewer that shows pictures gets more.
     let mut quick = WebSocket::open(&served, "/api/videos/0/live?width=320", &[]).unwrap();
     for _ in 0..5 {
         quick.shot();
@@ -736,7 +736,7 @@ fn who_is_slow_gets_the_newest_picture_and_holds_nobody_up() {
     assert!(next.frame() > shown[1] + 90, "{} after {shown:?}", next.frame());
     let picture = image::load_from_memory(&next.jpeg).unwrap();
     assert_eq!((picture.width(), picture.height()), (320, 240));
-    // What no page says ends it.
+    // A message that no page sends ends the connection.
     for (kind, said) in [(1, &b"{\"shown\":-1}"[..]), (1, b"x"), (2, b"x"), (1, &[b' '; 2000])] {
         let mut socket = WebSocket::open(&served, "/api/videos/0/live?width=320", &[]).unwrap();
         socket.send(kind, said);
@@ -750,7 +750,7 @@ fn a_viewer_hears_of_the_end() {
     let served = Served::ball(&[]);
     let mut socket = WebSocket::open(&served, "/api/videos/0/live?width=320", &[]).unwrap();
     socket.shot();
-    // Not while a run goes on.
+    // The page cannot be closed while a run is active.
     assert_eq!(served.send("POST", "/api/page/close", &Value::Null).status, 409);
     served.send("POST", "/api/videos/0/stop", &Value::Null);
     let mut last = Value::Null;
@@ -833,8 +833,8 @@ fn on_a_terminal_the_page_stays_after_the_end_until_it_is_closed_or_ctrl_c_comes
         let words =
             ["run", &*cars, "--backend", "cpu", "--threshold", "mean:31:5", "--serve", "0", "--speed", "max"];
         let line = words.iter().map(|word| format!(" '{word}'")).collect::<String>();
-        // `script` runs it on a terminal of its own, and ends with its exit code. In place of the shell: one that
-        // waits for the program takes Ctrl-C too, and ends by it (dash).
+        // `script` runs it on a terminal of its own, and ends with its exit code. It replaces the shell
+        // (`exec`): a shell that waits for the program receives Ctrl-C too, and ends by it (dash).
         let line = format!("exec '{}'{line} --no-progress", program().display());
         let mut command = Command::new("sh");
         command.args(["-c", "exec script -qefc \"$0\" /dev/null >&2", &line]).stdin(Stdio::piped());
@@ -843,7 +843,7 @@ fn on_a_terminal_the_page_stays_after_the_end_until_it_is_closed_or_ctrl_c_comes
         while !said.contains("the page stays until Ctrl-C, or Close on the page") {
             assert!(served.stderr.read_line(&mut said).unwrap() > 0, "{said}");
         }
-        // No browser shows it, and it is there all the same.
+        // No browser shows the page, and it stays all the same.
         std::thread::sleep(Duration::from_millis(500));
         assert_eq!(served.video()["state"], "ended");
         if is_closed {
@@ -1282,7 +1282,7 @@ fn no_password_is_told() {
 #[test]
 fn what_is_searched_can_be_changed_and_the_mask_is_seen() {
     let served = Served::ball(&[]);
-    // The ball itself, and what is no picture.
+    // The ball itself, and a file that is no picture.
     let picture = image::load_from_memory(&served.get("/api/videos/0/picture.jpg").body).unwrap();
     let drawn = box_of_ball(&served);
     let [x, y] = [0, 1].map(|index| drawn["box"][index].as_u64().unwrap() as u32);
@@ -1348,7 +1348,7 @@ fn what_is_searched_can_be_changed_and_the_mask_is_seen() {
     assert_eq!((&search["templates"], &search["threshold"]), (&json!([]), &Value::Null));
 }
 
-/// The same frames for ever: nothing that was cut out of one is ever missed.
+/// The same frames for ever: a template cut out of one is found in all.
 const STILL: &str =
     "videotestsrc is-live=true pattern=smpte ! video/x-raw,format=I420,width=640,height=480,framerate=50/1";
 
@@ -1390,7 +1390,7 @@ fn a_template_is_cut_from_the_frame_as_it_was_decoded() {
         assert_eq!(answer.status, 409, "{boxed}: {}", answer.text());
         assert!(answer.text().contains(why), "{boxed}: {}", answer.text());
     }
-    // One that is kept while somebody looks.
+    // A frame that is kept while there is a viewer.
     let kept = within("a template of a frame that is kept", || {
         let frame = socket.shot().frame();
         socket.say(&json!({ "shown": 1 }));
@@ -1407,7 +1407,7 @@ fn a_template_is_cut_from_the_frame_as_it_was_decoded() {
     }
 }
 
-/// A folder with videos, and what is none.
+/// A folder with videos, and with files that are no videos.
 #[cfg(unix)]
 pub(crate) fn folder_of_videos() -> tempfile::TempDir {
     let around = tempfile::tempdir().unwrap();
@@ -1457,7 +1457,7 @@ fn what_a_folder_has_can_be_opened_and_nothing_else() {
         let answer = open(wish.clone());
         assert_eq!(answer.status, expected, "{wish}: {}", answer.text());
         let why = answer.json()["error"].as_str().unwrap().to_owned();
-        // Where the folder lies is nobody's business.
+        // The answer must not reveal the path of the folder.
         assert!(!why.is_empty() && !why.contains(&*around.path().to_string_lossy()), "{wish}: {why}");
     }
     let opened = open(json!({ "file": "cars.mp4" }));
@@ -1531,7 +1531,7 @@ fn where_a_folder_lies_is_told_to_nobody_who_looks() {
     // It begins, and then something is wrong with it.
     let whole = std::fs::read(folder.join("cars.mp4")).unwrap();
     std::fs::write(folder.join("cut.mp4"), &whole[..whole.len() / 2]).unwrap();
-    // What it names lies elsewhere.
+    // The file that this playlist names lies outside the folder.
     let outside = around.path().join("outside.mp4");
     let list = format!(
         "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\nfile://{}\n#EXT-X-ENDLIST\n",

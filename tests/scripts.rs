@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use crate::say;
 use crate::util::{program, root};
 
-/// A copy of what scripts read, and of programs that they start a few that only write down that they were
-/// started, and fail.
+/// A copy of the files that scripts read, and stubs of some programs that they start: a stub only writes down
+/// that it was started, and fails.
 struct Copy {
     dir: TempDir,
 }
@@ -42,7 +42,7 @@ impl Copy {
         self.dir.path().join("started")
     }
 
-    /// What was started of the programs that write it down.
+    /// The stubs that were started, as they wrote it down.
     fn started(&self) -> String {
         std::fs::read_to_string(self.diary()).unwrap_or_default()
     }
@@ -54,7 +54,7 @@ impl Copy {
 
     fn run(&self, name: &str, arguments: &[&str]) -> Output {
         let path = format!("{}:/usr/bin:/bin", self.dir.path().join("programs").display());
-        // A script that goes on is a failure, not the end of the tests.
+        // A script that does not end is a failure, and must not stop the tests.
         let mut limited = Command::new("timeout");
         limited.arg("60").arg(self.project().join("scripts").join(name)).args(arguments);
         limited.current_dir(self.dir.path()).stdin(Stdio::null());

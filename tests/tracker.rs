@@ -1,5 +1,5 @@
-//! The tracker on scenes whose truth is known, on every backend. Bounds are what the scenes need to be told
-//! from a failure: a box that is off by a third of the target's size still overlaps it by half.
+//! The tracker on scenes whose truth is known, on every backend. Bounds are as tight as needed to distinguish
+//! a scene from a failure: a box that is off by a third of the target's size still overlaps it by half.
 
 use lockon::frame::{Plane, Size};
 use lockon::results::{FrameRecord, Track, TrackState};
@@ -280,7 +280,7 @@ fn a_target_that_waits_behind_a_still_board_is_lost_until_it_comes_out() {
 
 #[test]
 fn a_target_that_goes_on_and_comes_to_look_different_is_followed_but_not_for_sure() {
-    // Within 20 frames it becomes another picture, as what turns does.
+    // Within 20 frames it becomes another picture, as a turning object does.
     let (before, after) = (target(), smooth(55, TARGET));
     let background = smooth(7, FRAME);
     let poses: Vec<_> = (0..95).map(|i| at(40.0 + 2.5 * f64::from(i), 80.0 + 0.6 * f64::from(i))).collect();
@@ -298,7 +298,7 @@ fn a_target_that_goes_on_and_comes_to_look_different_is_followed_but_not_for_sur
     assert!(states[..50].iter().all(|s| *s == TrackState::Tracked), "{states:?}");
     assert!(states[50..].contains(&TrackState::Uncertain), "{states:?}");
     assert!(!states.contains(&TrackState::Lost), "{states:?}");
-    // It looks like nothing that was given, so nothing but its motion says that it is the target.
+    // It looks like no picture that was given, so only its motion shows that it is the target.
     assert_eq!(states.last(), Some(&TrackState::Uncertain), "{states:?}");
     for (index, (tracks, pose)) in tracks.iter().zip(&poses).enumerate() {
         let (iou, off) = errors(&tracks[0], *pose);
@@ -460,7 +460,8 @@ fn two_that_look_alike_and_pass_each_other_keep_their_identities() {
 }
 
 /// Three alike, in each frame from behind to the front: two of them at random change places, again and again,
-/// along half ellipses of which one leads in front of the other. Each pair is the target's number and pose.
+/// along half ellipses. One of the two leads in front of the other. Each pair is the target's number and
+/// pose.
 fn shuffled(swaps: u32, frames: u32) -> Vec<[(usize, Pose); 3]> {
     let mut random = Random::new(11);
     let places = [55.0, 160.0, 265.0];
@@ -659,7 +660,7 @@ fn what_slowly_takes_a_targets_place_gets_a_low_score_and_is_not_tracked() {
 
 #[test]
 fn targets_are_followed_alike_on_any_number_of_threads() {
-    // Three that move and one that turns, of which one is hidden for a while: threads end at different times.
+    // Three that move and one that turns; one of them is hidden for a while: threads end at different times.
     let (background, target, board) = (smooth(7, FRAME), target(), smooth(5, Size::new(60, 50)));
     let poses = |i: u32| {
         let i = f64::from(i);
@@ -732,7 +733,7 @@ fn a_lost_target_is_searched_for_alike_by_any_number_of_threads() {
 
 #[test]
 fn dropped_frames_are_made_up_for_by_their_times() {
-    // 3 pixels a frame, of which every fourth is kept.
+    // 3 pixels a frame; every fourth frame is kept.
     let poses: Vec<_> = (0..80).map(|i| at(40.0 + 3.0 * f64::from(i), 120.0)).collect();
     let pictures = video(poses.iter().copied().map(Some));
     for backend in backends() {
@@ -848,7 +849,7 @@ fn boxes_are_scaled_with_the_frames() {
     assert_eq!((waited.x, waited.y, waited.w, waited.h), (100.0, 75.0, 20.0, 20.0));
     let followed = &tracks[3][1];
     assert_eq!(followed.state, TrackState::Tracked);
-    // The same place in the smaller picture, to two of its pixels.
+    // The matching place in the smaller picture, to two of its pixels.
     assert!((followed.x - 50.0).abs() <= 2.0 && (followed.y - 40.0).abs() <= 2.0, "{followed:?}");
     assert!((followed.w - 30.0).abs() <= 2.0 && (followed.h - 25.0).abs() <= 2.0, "{followed:?}");
 }

@@ -1,4 +1,4 @@
-//! What the tests share: frames made in memory, and ends for the engine to run between.
+//! Shared by the tests: frames made in memory, and sources and sinks for the engine.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -39,8 +39,7 @@ pub fn program() -> OsString {
     std::env::var_os("LOCKON_BIN").unwrap_or_else(|| built.into())
 }
 
-/// The first GPU. Where there is none, the test that asks says that it is skipped, or fails if
-/// `LOCKON_REQUIRE_GPU` is 1.
+/// The first GPU. Without a GPU the test reports that it is skipped, or fails if `LOCKON_REQUIRE_GPU` is 1.
 pub fn gpu() -> Option<BackendChoice> {
     find_gpu().inspect_err(|why| say::skipped(why)).ok()
 }
@@ -53,7 +52,7 @@ fn find_gpu() -> Result<BackendChoice, String> {
     found.map_err(|error| format!("no GPU: {error}"))
 }
 
-/// What a test runs on: the CPU first, and the GPU where there is one.
+/// The backends of this machine: the CPU first, and the GPU where there is one.
 pub fn backends() -> Vec<BackendChoice> {
     std::iter::once(BackendChoice::Cpu).chain(find_gpu()).collect()
 }
@@ -161,7 +160,8 @@ pub struct MemorySource {
     pub gap_before: Option<u64>,
     /// Panics where it should end.
     pub panics: bool,
-    /// Records that this sink had heard of whenever a frame was waited for.
+    /// At each wait for a frame, the number of records that this sink has received is added to
+    /// `heard_at_wait`.
     pub watched: Option<Arc<Mutex<Heard>>>,
     pub heard_at_wait: Vec<usize>,
 }
@@ -215,7 +215,7 @@ impl Source for MemorySource {
     }
 }
 
-/// What a [`MemorySink`] was told.
+/// Everything that a [`MemorySink`] received.
 #[derive(Default)]
 pub struct Heard {
     pub begun: usize,
@@ -226,7 +226,7 @@ pub struct Heard {
     pub events: Vec<(usize, Event)>,
 }
 
-/// Keeps what it is told; fails on purpose at a frame if asked to.
+/// Keeps everything that it receives; fails on purpose at a frame if asked to.
 #[derive(Default)]
 pub struct MemorySink {
     pub heard: Arc<Mutex<Heard>>,
@@ -237,7 +237,7 @@ pub struct MemorySink {
     pub only_watches: bool,
     /// Stops the engine when this frame is delivered, as Ctrl-C would.
     pub stops_at: Option<(u64, Control)>,
-    /// A file that it says it has written.
+    /// A file that the sink reports as written.
     pub file: Option<PathBuf>,
     /// Fails when it is finished.
     pub fails_at_end: bool,
@@ -298,7 +298,7 @@ impl Sink for MemorySink {
     }
 }
 
-/// What a test asks the engine for.
+/// The settings of an engine's run in a test.
 #[derive(Clone)]
 pub struct Job {
     pub backend: BackendChoice,
@@ -397,7 +397,7 @@ impl Job {
         heard.lock().unwrap().records.iter().map(|record| FrameRecord::clone(record)).collect()
     }
 
-    /// The same on every backend, all of which must find what the CPU finds.
+    /// As `records`, on every backend; all must find what the CPU finds.
     pub fn records_of_all(&self, pictures: &[Plane]) -> Vec<FrameRecord> {
         let on = |backend| Self { backend, ..self.clone() }.records(pictures);
         let expected = on(BackendChoice::Cpu);

@@ -1,5 +1,5 @@
-//! The engine in rough weather: every stage is late at random and fails at random, and what comes out is what
-//! a calm run gives, in order, nothing lost that could be kept, nothing twice.
+//! The engine under random failures: every stage is late at random and fails at random. The output must be
+//! that of a run without failures, in order, without losing anything that could be kept, and nothing twice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ enum Failure {
     Panic,
 }
 
-/// Which call of the backend fails, and whether that means that its device is lost.
+/// The call of the backend that fails, and whether the failure means that its device is lost.
 #[derive(Debug, Clone, Copy)]
 struct DeviceFailure {
     on_submit: bool,
@@ -31,7 +31,7 @@ struct DeviceFailure {
     is_loss: bool,
 }
 
-/// What happens in a run. Frames are counted as they come, whatever their numbers.
+/// Everything that happens in a run. Frames are counted as they come, whatever their numbers.
 #[derive(Debug, Clone)]
 struct Weather {
     /// How many numbers are left out before each frame, as where frames were dropped.
@@ -88,7 +88,7 @@ impl Delays {
         Self { steps: weather.delays.clone(), next: start }
     }
 
-    /// Waits, and tells the step that it was.
+    /// Waits for the next step's time, and returns that step.
     fn wait(&mut self) -> u8 {
         let step = self.steps[self.next % self.steps.len()];
         self.next += 1;
@@ -291,14 +291,14 @@ fn check(weather: &Weather) -> Result<(), TestCaseError> {
     let sinks = sinks.into_iter().map(|sink| Box::new(sink) as Box<dyn Sink>).collect();
     let (summary, outcome) = job.run_on(&mut source, sinks, &open, open_spare);
 
-    // What should have come of it, as the most and the fewest frames that are delivered.
+    // The expected maximum and minimum of frames that are delivered.
     let asked = weather.max_frames.unwrap_or(usize::MAX);
     let source_at = weather.source.map_or(usize::MAX, |(at, _)| at).min(count + 1);
     let source_fails = source_at <= count && source_at < asked;
     let submitted = count.min(asked).min(source_at);
     let (mut most, mut fewest) = (submitted, submitted);
     if let (true, Some((at, Failure::Panic))) = (source_fails, weather.source) {
-        // What was in flight is gone with what panicked.
+        // Frames that were in flight are lost with the source that panicked.
         fewest = at.saturating_sub(weather.depth);
     }
     let is_fatal =

@@ -1,4 +1,4 @@
-//! The element between the pads of a test harness, in pipelines, and as people run it with gst-launch.
+//! The element between the pads of a test harness, in pipelines, and as users run it with gst-launch.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
@@ -144,7 +144,7 @@ fn harness(element: &gst::Element, format: PixelFormat) -> Harness {
     harness
 }
 
-/// What a bus was told of, in order.
+/// Returns a bus that collects the element's messages, in order.
 fn bus_of(element: &gst::Element) -> gst::Bus {
     let bus = gst::Bus::new();
     element.set_bus(Some(&bus));
@@ -350,7 +350,7 @@ fn a_stream_without_a_rate_passes() {
             buffer.get_mut().unwrap().set_duration(duration);
             harness.push_and_pull(buffer).unwrap();
         }
-        // What buffers tell, or what the search took.
+        // The latency is the duration that buffers carry, or the time of the search.
         let latency = harness.query_latency().unwrap();
         assert!(latency >= upstream + duration.unwrap_or(gst::ClockTime::NSECOND), "{duration:?}: {latency}");
     }
@@ -502,7 +502,7 @@ fn latency_grows_with_a_slow_search_and_that_is_told() {
         harness.push(frame(n, PixelFormat::GRAY8)).unwrap();
     }
     (0..6).for_each(|_| drop(harness.pull().unwrap()));
-    // Three in flight and two that wait: no more are ever inside.
+    // Three are in flight and two wait: the element never holds more.
     assert_eq!(harness.query_latency(), Some(upstream + 5 * shown));
     let told = bus.iter_filtered(&[gst::MessageType::Latency]).count();
     assert!((1..=4).contains(&told), "told where it grows, not with every frame: {told}");
@@ -542,13 +542,14 @@ fn a_live_frame_does_not_wait_for_the_next_one() {
     }
 }
 
-/// Sends the end of the stream and waits until it has come out.
+/// Sends the end of the stream and waits until the element has passed it on.
 fn end(harness: &mut Harness) {
     assert!(harness.push_event(gst::event::Eos::new()));
     while harness.pull_event().unwrap().type_() != gst::EventType::Eos {}
 }
 
-/// What kinds of records there are, in order, and the longest time that was spent waiting for the source.
+/// Returns the kinds of the records, in order, and the longest time (p99) that was spent waiting for the
+/// source.
 fn told(records: &[Value]) -> (Vec<&str>, Duration) {
     let stages = records.last().unwrap()["stages"].as_array().unwrap();
     let source = stages.iter().find(|stage| stage["stage"] == "source").unwrap();
@@ -618,7 +619,8 @@ fn a_pause_of_a_live_pipeline_is_no_stall() {
     assert!(longest < Duration::from_secs(2), "{longest:?} waiting for the source");
 }
 
-/// Blocks the source pad's first buffer, so that everything behind it piles up; tells when it is there.
+/// Blocks the source pad's first buffer, so that everything behind it piles up. Sends a message when that
+/// buffer is there.
 fn block(element: &gst::Element) -> (gst::PadProbeId, std::sync::mpsc::Receiver<()>) {
     let (sender, blocked) = std::sync::mpsc::channel();
     let pad = element.static_pad("src").unwrap();
@@ -657,7 +659,7 @@ fn a_flush_drops_what_is_in_flight_and_keeps_what_describes_the_stream() {
     assert_eq!(tag.tag().get::<gst::tags::Title>().unwrap().get(), "kept");
     end(&mut harness);
     let records = here.records("out.jsonl");
-    // The run goes on: one head, numbers go on, what was dropped is missing.
+    // The run continues: one head, numbers continue, dropped frames are missing.
     assert_eq!(records.iter().filter(|r| r["type"] == "run").count(), 1);
     let numbers: Vec<_> = records.iter().filter_map(|r| r["frame"].as_u64()).collect();
     assert!(
@@ -755,7 +757,7 @@ fn results_are_complete_when_the_end_arrives_with_frames_in_flight() {
     assert_eq!(std::fs::read_to_string(here.path("out.csv")).unwrap().lines().count(), 11);
 }
 
-/// Upstream may send more, of another stream too, before it hears of it.
+/// Upstream may send more, of another stream too, before it gets the end.
 #[test]
 fn when_downstream_takes_no_more_frames_the_run_is_over_and_its_results_stay() {
     let here = Place::new();
@@ -826,7 +828,7 @@ fn what_is_searched_can_be_changed_while_frames_pass() {
         let said = messages(&bus);
         let frames: Vec<u64> = said.iter().map(|s| s.get("frame").unwrap()).collect();
         assert_eq!(frames, (from..from + 10).collect::<Vec<_>>(), "no frame is lost");
-        // A track goes on through every change.
+        // A track continues through every change.
         assert!(said.iter().all(|s| list(s, "tracks")[0].get::<&str>("state").unwrap() == "tracked"));
         said.iter().map(|s| list(s, "matches").len()).collect::<Vec<_>>()
     };
@@ -842,7 +844,7 @@ fn what_is_searched_can_be_changed_while_frames_pass() {
     assert_eq!(element.property::<String>("template"), format!("a={}", here.text("pattern.png")));
 }
 
-/// The next warning, of a setting. Other messages before it are gone then.
+/// Returns the next warning about a setting. Other messages before it are dropped.
 fn warning(bus: &gst::Bus) -> String {
     let message = wait_for(bus, &[gst::MessageType::Warning]);
     let gst::MessageView::Warning(warning) = message.view() else { unreachable!() };
@@ -850,7 +852,7 @@ fn warning(bus: &gst::Bus) -> String {
     warning.error().message().to_owned()
 }
 
-/// The next warning, of a change that could not be made.
+/// Checks that the next warning reports a change that could not be made.
 fn is_refused(bus: &gst::Bus, says: &str) {
     let said = warning(bus);
     assert!(said.contains(says) && said.ends_with("the earlier settings stay"), "{said}");
@@ -902,7 +904,7 @@ fn what_no_device_can_be_opened_for_is_taken_back_and_does_not_block_later_chang
     let notified = std::sync::Arc::new(AtomicUsize::new(0));
     let count = notified.clone();
     element.connect_notify(Some("roi"), move |_, _| _ = count.fetch_add(1, Ordering::SeqCst));
-    // Only a frame tells that the box lies outside of it.
+    // Only a frame shows that the box lies outside of it.
     element.set_property("roi", "90,10,20,20");
     is_refused_with(&mut harness, grey(1), "does not lie inside the 97x63 frame");
     assert_eq!(element.property::<Option<String>>("roi"), None);
@@ -914,8 +916,8 @@ fn what_no_device_can_be_opened_for_is_taken_back_and_does_not_block_later_chang
     is_refused_with(&mut harness, grey(3), "is larger than what is searched");
     assert_eq!(element.property::<u32>("max-matches"), 1);
     assert_eq!(element.property::<Option<String>>("template"), Some(here.text("pattern.png")));
-    // A change of size opens the device anew, with what was there before; also where the change comes with
-    // the new size.
+    // A change of size opens the device again, with the settings from before. This also holds if a change of
+    // settings comes with the new size.
     let sized = |width: u32| {
         let kind = gst_video::VideoFormat::Gray8;
         let info = gst_video::VideoInfo::builder(kind, width, 64).fps((25, 1)).build().unwrap();
@@ -931,7 +933,7 @@ fn what_no_device_can_be_opened_for_is_taken_back_and_does_not_block_later_chang
     is_refused_with(&mut harness, buffer, "is larger than what is searched");
     element.set_property("max-matches", 2u32);
     assert_eq!(found(&mut harness, sized(160).1), 2);
-    // What was refused for want of size fits here.
+    // The template that was too large before fits here.
     element.set_property("template", here.text("wall.png"));
     let (caps, buffer) = sized(230);
     harness.set_src_caps(caps);
@@ -1002,7 +1004,7 @@ fn late_frames_are_dropped_before_they_are_searched_and_counted() {
         all
     };
     assert_eq!(numbers, [0, 5, 6]);
-    // On time again, and then late where nobody wants to know.
+    // On time again, and then late with `qos` off.
     harness.push_upstream_event(late(-1));
     harness.push_and_pull(frame(2, PixelFormat::GRAY8)).unwrap();
     element.set_property("qos", false);
@@ -1086,7 +1088,7 @@ fn after_ready_everything_begins_anew() {
     element.set_state(gst::State::Null).unwrap();
 }
 
-/// The error that setting the element to PAUSED, and then a frame, ends in.
+/// Returns the error after setting the element to PAUSED and pushing a frame.
 fn error_of(set: impl Fn(&gst::Element)) -> gst::Message {
     let here = Place::new();
     let element = here.element();
@@ -1094,7 +1096,7 @@ fn error_of(set: impl Fn(&gst::Element)) -> gst::Message {
     let bus = bus_of(&element);
     if element.set_state(gst::State::Paused).is_ok() {
         let mut harness = harness(&element, PixelFormat::GRAY8);
-        // Upstream hears of it too, sooner or later.
+        // Upstream gets the error too, sooner or later.
         let refused = (0..100).find_map(|n| {
             std::thread::sleep(Duration::from_millis(1));
             harness.push(frame(n, PixelFormat::GRAY8)).err()
@@ -1148,7 +1150,7 @@ fn errors_have_a_domain_a_code_and_a_remedy() {
         |e| e.matches(gst::LibraryError::Settings),
         ".jsonl, .csv, .mot.txt, .cvat.xml, .coco.json",
     );
-    // Only the first frame tells.
+    // This error comes only with the first frame.
     is(
         error_of(|e| e.set_property("track", "90,10,20,20")),
         |e| e.matches(gst::LibraryError::Settings),
@@ -1224,7 +1226,7 @@ fn a_frame_that_is_not_laid_out_as_its_caps_say_is_an_error() {
     let gst::MessageView::Error(error) = message.view() else { unreachable!() };
     let said = error.error().message().to_owned();
     assert!(said.contains("frame 0 is not laid out as its caps say"), "{said}");
-    // Upstream hears of it after the bus does.
+    // Upstream gets the error after the bus does.
     let deadline = Instant::now() + Duration::from_secs(10);
     while harness.push(frame(1, PixelFormat::GRAY8)) != Err(gst::FlowError::Error) {
         assert!(Instant::now() < deadline, "frames are still taken");
@@ -1308,7 +1310,7 @@ fn a_stream_can_be_ended_after_so_many_frames_whatever_upstream_still_sends() {
         assert_eq!((harness.buffers_received(), harness.try_pull_event().is_none()), (3, true));
         let summary = here.records("out.jsonl").pop().unwrap();
         assert_eq!((summary["frames"].as_u64(), summary["interrupted"].as_bool()), (Some(3), Some(false)));
-        // What was refused is not counted by the run that a flush begins.
+        // Refused frames are not counted by the run that a flush begins.
         harness.push_event(gst::event::FlushStart::new());
         harness.push_event(gst::event::FlushStop::new(true));
         harness.push_event(gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new()));
@@ -1396,7 +1398,7 @@ fn built() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned()
 }
 
-/// The program.
+/// The path of the program.
 fn program() -> PathBuf {
     let program = std::env::var_os("LOCKON_BIN").map_or_else(|| built().join("lockon"), PathBuf::from);
     assert!(program.exists(), "{} is not there: run `cargo build` first", program.display());
@@ -1529,7 +1531,7 @@ fn the_printed_line_drops_frames_where_the_program_does() {
     let cars = cars.to_str().unwrap();
     let (live, file) =
         ("videotestsrc is-live=true ! appsink name=frames", "videotestsrc ! appsink name=frames");
-    // What is typed, and whether the line keeps time by itself, drops older frames, and drops late ones.
+    // The arguments, and whether the line keeps time by itself, drops older frames, and drops late ones.
     for (typed, expected) in [
         (vec![cars], [false, false, false]),
         (vec![cars, "--live"], [true, true, true]),
@@ -1558,7 +1560,7 @@ fn the_printed_line_drops_frames_where_the_program_does() {
     }
 }
 
-/// True if examples in Python can be started. That they cannot is said.
+/// True if examples in Python can be started. If not, the test reports it.
 fn has_pygobject() -> bool {
     let tried =
         Command::new("/usr/bin/python3").args(["-c", "import gi; gi.require_version('Gst', '1.0')"]).output();
@@ -1580,7 +1582,7 @@ fn the_example_behind_a_detector_follows_what_it_finds_in_one_frame() {
     std::fs::write(here.path("boxes.csv"), "frame,x,y,w,h\n18,318,245,172,110\n").unwrap();
     let mut command = with_plugin("/usr/bin/python3", &here);
     command.arg(root().join("examples/behind_a_detector.py")).arg(root().join("examples/media/cars.mp4"));
-    // PyGObject's own warnings are no fault of ours.
+    // PyGObject's own warnings are not errors of the example.
     let output = command.args(["boxes.csv", "9"]).env_remove("G_DEBUG").output().unwrap();
     succeeds(&output);
     let said = String::from_utf8(output.stdout).unwrap();
@@ -1600,7 +1602,7 @@ fn the_example_in_python_prints_every_match() {
     }
     let media = root().join("examples/media");
     let mut command = with_plugin(root().join("examples/read_matches.py"), &here);
-    // PyGObject's own warnings are no fault of ours.
+    // PyGObject's own warnings are not errors of the example.
     let output = command.env_remove("G_DEBUG").args([media.join("cars.mp4"), media.join("car.png")]).output();
     let output = output.unwrap();
     succeeds(&output);
@@ -1614,7 +1616,7 @@ fn the_example_in_python_prints_every_match() {
     assert_eq!(came, expected);
 }
 
-/// What the example prints of a frame, up to the score.
+/// Returns the lines that the example prints of a frame, up to the score.
 fn printed(record: &Value) -> Vec<String> {
     let seconds = record["pts_ns"].as_u64().unwrap_or_default() as f64 / 1e9;
     let matches = record["matches"].as_array().into_iter().flatten();
@@ -1674,7 +1676,7 @@ fn frames_that_lie_on_a_gpu_have_the_results_and_the_drawings_of_those_on_the_ho
         assert!(!is_required, "LOCKON_REQUIRE_GPU is set, and GStreamer has no CUDA");
         return say::skipped("GStreamer has no CUDA here");
     }
-    // Rows without padding, whose bytes nobody promises.
+    // Rows without padding, an alignment that nothing guarantees.
     for (width, height, format) in [(320, 240, "NV12"), (216, 158, "I420"), (320, 182, "Y444")] {
         let [host, gpu] = [("cpu", "identity", "identity"), ("cuda", "cudaupload", "cudadownload")].map(|(backend, up, down)| {
             let (results, pictures) = (here.text(&format!("{backend}.jsonl")), here.text(&format!("{backend}.raw")));
@@ -1699,8 +1701,8 @@ fn frames_that_lie_on_a_gpu_have_the_results_and_the_drawings_of_those_on_the_ho
     }
 }
 
-/// What the tracer of leaks says is still alive. What it says of itself is no leak: `object-alive.class`, and
-/// the format of its lines.
+/// Returns the objects that the tracer of leaks reports as still alive. The tracer's own lines are no leaks:
+/// `object-alive.class`, and the format of its lines.
 fn alive(said: &str) -> Vec<&str> {
     said.lines().filter(|line| line.contains("object-alive, type-name=(string)Gst")).collect()
 }
@@ -1709,10 +1711,10 @@ fn under_the_tracer(command: &mut Command) -> &mut Command {
     command.env("GST_TRACERS", "leaks").env("GST_DEBUG", "GST_TRACER:7").env("GST_DEBUG_NO_COLOR", "1")
 }
 
-/// What stands between what is alive after one round and after the next.
+/// Separates the objects that are alive after one round from those after the next.
 const ROUND: &str = "-- a round is over --";
 
-/// Not a test by itself: tells the tracer after each round to say what is alive.
+/// Not a test by itself: after each round it asks the tracer to log the objects that are alive.
 #[test]
 #[ignore = "changes_and_seeks_leak_nothing starts it, in a process of its own"]
 #[allow(clippy::print_stderr, reason = "where the tracer's lines go")]
@@ -1721,7 +1723,7 @@ fn rounds_under_the_tracer() {
     let tracer = gst::active_tracers().into_iter().next().expect("the tracer runs");
     for _ in 0..3 {
         changes_and_seeks(&here);
-        // Threads of tasks that were stopped let go of what they hold in their own time.
+        // Threads of stopped tasks release what they hold in their own time.
         std::thread::sleep(Duration::from_millis(300));
         tracer.emit_by_name::<()>("log-live-objects", &[]);
         eprintln!("{ROUND}");
@@ -1821,7 +1823,7 @@ fn what_is_followed_can_be_changed_by_signals_while_frames_pass_and_repeated_fro
     let follow = |[x, y, w, h]: [u32; 4]| driven.emit_by_name::<u32>("follow", &[&x, &y, &w, &h]);
     let bus = bus_of(&driven);
     let mut harness = harness(&driven, PixelFormat::GRAY8);
-    // Nothing was shown yet of which that could be a box.
+    // No frame has come yet that the box could be in.
     assert_eq!(follow(box_of(0)), 0);
     assert!(warning(&bus).contains("no run is active"));
     let mut n = 0;
@@ -1847,7 +1849,7 @@ fn what_is_followed_can_be_changed_by_signals_while_frames_pass_and_repeated_fro
     assert!(driven.emit_by_name::<bool>("forget", &[&1_u32]));
     let said = pass(&mut push, 4);
     assert!(said.iter().all(|tracks| *tracks == [(2, "tracked".to_owned())]), "{said:?}");
-    // What cannot be done is told when it is tried.
+    // An order that cannot be carried out is reported when it is tried.
     assert_eq!(follow([90, 60, 15, 13]), 3);
     assert!(driven.emit_by_name::<bool>("forget", &[&1_u32]));
     push(1);
@@ -1910,7 +1912,7 @@ fn what_is_searched_can_be_changed_by_signals_and_properties_and_repeated_from_t
         |name: &str, sample: &gst::Sample| driven.emit_by_name::<bool>("add-template", &[&name, sample]);
     let remove = |name: &str| driven.emit_by_name::<bool>("remove-template", &[&name]);
     let kind = gst_video::VideoFormat::Bgra;
-    // In READY nothing is searched that it could be added to.
+    // In READY there is no search that it could be added to.
     assert!(!add("a", &sample(&pattern(), kind)));
     assert!(warning(&bus).contains("cannot add template \"a\" (15x13): the element is in READY or NULL"));
     let mut harness = harness(&driven, PixelFormat::GRAY8);
@@ -1934,7 +1936,7 @@ fn what_is_searched_can_be_changed_by_signals_and_properties_and_repeated_from_t
     assert_eq!(pass(3), [["pattern"]; 3]);
     assert!(add("a", &sample(&pattern(), kind)));
     assert_eq!(pass(3), [["pattern", "a"]; 3]);
-    // The file is searched no more, and the property says so.
+    // The file's template is not searched any more, and the property shows that.
     assert!(remove("pattern"));
     assert_eq!(driven.property::<Option<String>>("template"), None);
     assert_eq!(pass(3), [["a"]; 3]);
@@ -1944,8 +1946,8 @@ fn what_is_searched_can_be_changed_by_signals_and_properties_and_repeated_from_t
     let said = [warning(&bus), warning(&bus)];
     assert!(said[0].contains("template \"b\"") && said[1].contains("there is no sample"), "{said:?}");
     pass(1);
-    // (The warning of what the frame has told was passed by.)
-    // Several settings by one call are one change: the region alone would leave no room for the template.
+    // (`pass` has skipped the warning that the frame caused.) Several settings by one call are one change:
+    // the region alone would leave no room for the template.
     let set = |settings: &[(&str, &dyn ToValue)]| driven.set_properties(settings);
     set(&[("template", &here.text("pattern.png")), ("roi", &"0,0,12,12"), ("min-score", &0.5)]);
     pass(1);
@@ -1953,7 +1955,7 @@ fn what_is_searched_can_be_changed_by_signals_and_properties_and_repeated_from_t
     assert_eq!(driven.property::<Option<String>>("template"), None);
     set(&[("template", &here.text("pattern.png")), ("roi", &"0,0,97,40"), ("threshold", &"mean:7:3")]);
     pass(9);
-    // One that has the name of a file takes its place.
+    // A template that has the name of the file's template replaces it.
     assert!(add("pattern", &sample(&noise(5, Size::new(9, 9)), gst_video::VideoFormat::Gray8)));
     assert_eq!(driven.property::<Option<String>>("template"), None);
     driven.set_property("min-score", -1.0);
@@ -2130,7 +2132,7 @@ fn threads_that_change_everything_at_once_hold_up_no_frame() {
 
 #[test]
 fn the_first_error_on_the_bus_says_what_was_wrong() {
-    // Upstream posts one of its own when it hears of the failure, which says nothing.
+    // Upstream posts an error of its own when it gets the failure; that error has no details.
     for _ in 0..20 {
         let pipeline = parse(
             "videotestsrc num-buffers=50 ! video/x-raw,format=I420,width=320,height=240 ! \

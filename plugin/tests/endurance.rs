@@ -1,4 +1,4 @@
-//! What the element holds must not grow over many starts, with many elements in one process, and over many
+//! The element's resources must not grow over many starts, with many elements in one process, and over many
 //! frames.
 //!
 //! These take minutes to half an hour, so they are run by name (scripts/endurance), and print what they
@@ -46,7 +46,7 @@ fn pipeline(dir: &Path, number: u64, source: &str) -> gst::Pipeline {
     pipeline
 }
 
-/// Stops it. How many frames have come out.
+/// Stops it. Returns the number of frames that have come out.
 fn stopped(pipeline: &gst::Pipeline) -> u64 {
     let error = pipeline.bus().unwrap().pop_filtered(&[gst::MessageType::Error]);
     assert!(error.is_none(), "{error:?}");
@@ -81,7 +81,7 @@ fn a_thousand_starts_and_stops_of_the_element_leave_nothing_behind() {
         drop(pipeline);
         if cycle % (cycles / 20).max(1) == 0 {
             let held = Held::at_rest().tell(&format!("cycle {cycle}"), started);
-            // An allocator takes a while to have what it will keep.
+            // An allocator takes a while until it has the memory that it will keep.
             if cycle >= cycles / 4 {
                 warm.get_or_insert(held).check(held);
             }
@@ -114,14 +114,15 @@ fn many_frames_of_1080p_through_the_element_leave_nothing_behind() {
     let (frames, rate) = (asked("LOCKON_FRAMES", 100_000), asked("LOCKON_RATE", 60));
     watch();
     let dir = tempfile::tempdir().unwrap();
-    // As the program's: what does not keep up with the source is dropped, in front of the element.
+    // As in the program's test: frames that do not keep up with the source are dropped, in front of the
+    // element.
     let source = format!(
         "videotestsrc is-live=true pattern=checkers-8 ! video/x-raw,format=NV12,width=1920,height=1080,framerate={rate}/1 \
          ! queue name=newest leaky=downstream max-size-buffers=1 max-size-bytes=0 max-size-time=0"
     );
     let pipeline = pipeline(dir.path(), 0, &source);
     let element = pipeline.by_name("l").unwrap();
-    // No template: what is measured is what is held, and a search of 1080p takes the CPU far longer than a
+    // No template: the test measures resources, and a search of 1080p takes the CPU far longer than a frame.
     // frame.
     element.set_property("template", None::<&str>);
     element.set_property("max-frames", frames);
@@ -133,7 +134,7 @@ fn many_frames_of_1080p_through_the_element_leave_nothing_behind() {
     });
     let bus = pipeline.bus().unwrap();
     pipeline.set_state(gst::State::Playing).unwrap();
-    // Every frame's results are posted too, and taken as a program would.
+    // The results of every frame are also posted on the bus, and received as a program would do.
     let ends = [gst::MessageType::Element, gst::MessageType::Eos, gst::MessageType::Error];
     let mut posted = 0;
     let last = loop {

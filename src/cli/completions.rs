@@ -9,8 +9,9 @@ use clap_complete::Shell;
 use super::Outcome;
 use super::args::Args;
 
-/// Behind clap's function: commands where only options come before, or a page is asked for; files and the
-/// camera where an input is typed. COMMANDS and PARTS stand for the commands, and for those that some have.
+/// Wraps clap's function. Offers commands where only options come before, or where `man` expects a page;
+/// files and the camera where an input is typed. COMMANDS and PARTS are replaced with the commands, and with
+/// the subcommands that some have.
 const BASH: &str = r#"
 _lockon_with_files() {
     _lockon "$@"

@@ -74,7 +74,8 @@ fn good(info: DeviceInfo) -> Finding {
     Finding { subject: "cuda".into(), health: Health::Good, detail, fix: None }
 }
 
-/// A finding for what cannot be used. `is_loaded`: the driver is, whether or not its library is there.
+/// Returns a finding for a device that cannot be used. `is_loaded`: the driver is loaded, whether or not its
+/// library is there.
 fn absent(error: Error, is_loaded: bool) -> Finding {
     let newer = format!("install NVIDIA's driver {OLDEST_DRIVER} or newer");
     // Without the backend's name, which is the subject. What is there and cannot be used is worth more than a

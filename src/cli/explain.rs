@@ -1,4 +1,4 @@
-//! How well a template is told from the rest of a picture, in words: `lockon match --explain`.
+//! Explains in words how well a template stands out from the rest of a picture: `lockon match --explain`.
 
 use std::fmt::Write as _;
 
@@ -12,29 +12,30 @@ use lockon::text;
 const PLACES: usize = 1000;
 /// Places that are listed of each kind.
 const LISTED: usize = 5;
-/// What scores less is nothing like the template.
+/// A place with a lower score is nothing like the template.
 const LEAST: f64 = 0.3;
-/// What scores less is hardly the template itself.
+/// A place with a lower score is hardly the template itself.
 const LIKELY: f64 = 0.5;
 /// A smaller step between right and wrong is no step that the next frame keeps.
 const CLEAR: f64 = 0.1;
 
-/// What is searched for to explain a search with these limits: the best places, whether they pass or not.
+/// Returns the limits of the search that explains a search with limits `asked`: the best places, whether they
+/// pass or not.
 pub(super) fn limits(asked: Limits) -> Limits {
     Limits { min_score: asked.min_score.min(LEAST), max_matches: PLACES, ..asked }
 }
 
 /// A search whose results are explained.
 pub(super) struct Search {
-    /// The limits that were asked for.
+    /// The limits of the request.
     pub(super) limits: Limits,
     /// How many matches of the template it reported.
     pub(super) reported: usize,
 }
 
-/// The best places of a template, best first, parted where their scores fall most, the `--min-score` that
-/// does so, and the limits that decided which places were reported. Those with less than `least` were not
-/// looked for.
+/// Describes the best places of a template, best first, parted where their scores fall most; the
+/// `--min-score` that parts them so; and the limits that decided which places were reported. Places with a
+/// score below `least` were not searched for.
 pub(super) fn describe(template: &Template, places: &[&Match], least: f64, search: &Search) -> String {
     let scores: Vec<_> = places.iter().map(|place| place.score).collect();
     let (name, size) = (text::in_one_line(template.name()), template.size());
@@ -48,7 +49,7 @@ pub(super) fn describe(template: &Template, places: &[&Match], least: f64, searc
     let wrong = scores.get(right).copied();
     let (high, low) = (scores[right - 1], wrong.unwrap_or(least));
     let is_clear = best >= LIKELY && high - low >= CLEAR;
-    // Nothing is called right that is then said to be not.
+    // A place is called right only if it is clear that it is.
     let (first, second) = if is_clear { ("right", "wrong") } else { ("best", "next") };
     let stands_out = if is_clear { counted(right) } else { "no place stands out".into() };
     let mut text = format!("{name} ({size}): {stands_out}");
@@ -100,8 +101,8 @@ pub(super) fn describe(template: &Template, places: &[&Match], least: f64, searc
     text
 }
 
-/// Which limits left places out, or let wrong ones pass, and what decided between places of the same score.
-/// `right` is how many of these scores, which fall, are right, where that is clear.
+/// Returns which limits left places out, or let wrong ones pass, and what decided between places of the same
+/// score. `right` is how many of these scores are right, where that is clear; scores are in falling order.
 fn decided(scores: &[f64], right: Option<usize>, search: &Search) -> Vec<String> {
     let Limits { min_score, max_matches, .. } = search.limits;
     let mut lines = Vec::new();
@@ -131,7 +132,7 @@ fn decided(scores: &[f64], right: Option<usize>, search: &Search) -> Vec<String>
             });
         }
     }
-    // Of places that all could be right, or of those that are.
+    // Counts places that all could be right, or only the right ones if they are known.
     let (pool, kind) = match right {
         Some(right) => (passing.min(right), "right places"),
         None => (passing, "places that pass --min-score"),
@@ -155,8 +156,8 @@ fn counted(places: usize) -> String {
     if places == 1 { "1 place stands out".into() } else { format!("{places} places stand out") }
 }
 
-/// How many of these scores, which fall, come before the largest step down. The last one steps down to
-/// `least`, unless more places were there than were looked at.
+/// Returns how many of these scores, in falling order, come before the largest step down. The last score
+/// steps down to `least`, unless there were more places than `PLACES`.
 fn parted(scores: &[f64], least: f64) -> usize {
     let is_all = scores.len() < PLACES;
     let below = scores[1..].iter().copied().chain(is_all.then_some(least));
@@ -178,7 +179,7 @@ mod tests {
         explained(scores, scores.len(), 0.8)
     }
 
-    /// What is said of a search with these limits, which reports all that pass them.
+    /// Returns the explanation of a search with these limits, which reports all places that pass them.
     fn explained(scores: &[f64], max_matches: usize, min_score: f64) -> String {
         let luma = Plane::from_vec((0..12).collect(), Size::new(4, 3));
         let template = Template::new("part", luma, None).expect("it is not flat");
@@ -265,7 +266,7 @@ mod tests {
     #[test]
     fn no_score_is_proposed_where_none_would_help() {
         for scores in [&[0.91, 0.9, 0.88, 0.86][..], &[0.45, 0.31], &[]] {
-            // The last of many falls to what is not known.
+            // The step after the last of many is not known.
             let many: Vec<_> =
                 scores.iter().copied().chain((0..PLACES).map(|i| 0.85 - 0.0005 * i as f64)).collect();
             let said = described(if scores.len() == 4 { &many } else { scores });

@@ -1,4 +1,4 @@
-//! `lockon run` of several videos: which there are, what each is called, and words about all of them.
+//! `lockon run` of several videos: the list, the name of each, and messages about all of them.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -29,19 +29,19 @@ use super::signals::Signals;
 use super::words::counted;
 use super::{Outcome, closing, run, system, wiring};
 
-/// Between two lines about all videos in a log.
+/// Time between two lines about all videos in a log.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Between two looks at how far all are.
+/// Time between two checks of the progress of all.
 const TICK: Duration = Duration::from_millis(200);
 
 /// Maximum number of failed videos that the last lines list again.
 const MOST_FAILED: usize = 20;
 
-/// A video, and what is asked of it.
+/// A video's name and its request.
 type Named = (String, Request);
 
-/// The videos that were named, each with what it is called.
+/// Returns the videos that the arguments name, each with its name.
 pub(super) fn videos(args: &RunArgs) -> Result<Vec<Named>> {
     named(&args.typed, args.several.inputs.as_deref())
 }
@@ -63,7 +63,7 @@ pub(super) fn named(typed: &Typed<All>, list: Option<&Path>) -> Result<Vec<Named
         }
     }
     if requests.is_empty() {
-        // From a source of one's own, or an error that says so.
+        // The request has a source of its own (`--source`), or its check reports an error.
         requests.push(typed.options()?);
     }
     let inputs = requests.iter().map(Request::parsed_input);
@@ -93,7 +93,7 @@ pub(super) fn named(typed: &Typed<All>, list: Option<&Path>) -> Result<Vec<Named
     Ok(videos)
 }
 
-/// Runs them beside each other.
+/// Runs the videos beside each other.
 pub(super) fn run(args: &RunArgs, mut videos: Vec<Named>) -> Result<Outcome> {
     let now = SystemTime::now();
     for (_, request) in &mut videos {
@@ -104,7 +104,7 @@ pub(super) fn run(args: &RunArgs, mut videos: Vec<Named>) -> Result<Outcome> {
         .try_for_each(|(name, request)| run::check(request).map_err(|error| in_front(name, error)))?;
     videos.iter().try_for_each(|(_, request)| run::check_stdout(request))?;
     fleet::check(&videos)?;
-    // Of all videos at once: else each of them would fail by itself.
+    // Checks all videos at once: else each of them would fail by itself.
     let written: Vec<_> = videos.iter().flat_map(|(_, request)| request.written_paths()).collect();
     files::check_folders(&written)?;
     let all = videos.len();
@@ -187,8 +187,8 @@ fn order(
     })
 }
 
-/// Leaves out the videos that are done; gives the files that would be lost of those that are not. What an
-/// interrupted run left is none of them, unless `keeps_all`.
+/// Leaves out the videos that are done. Returns the files of the other videos that would be lost; results of
+/// an interrupted run do not count, unless `keeps_all`.
 fn leave_out_done(videos: &mut Vec<Named>, keeps_all: bool) -> Result<Vec<PathBuf>> {
     let mut lost = Vec::new();
     let mut left = Vec::with_capacity(videos.len());

@@ -1,4 +1,4 @@
-//! `lockon info`: what is in a video or comes from a camera.
+//! `lockon info`: the contents of a video or of a camera's stream.
 
 use anyhow::Result;
 use serde_json::{Value, json};

@@ -13,7 +13,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// Progress bars are drawn through this, and messages step around them.
 pub(super) static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
-/// What was asked for: by `-v`, and over that by `RUST_LOG`.
+/// The levels set by `-v`, and over that by `RUST_LOG`.
 static ASKED: OnceLock<Targets> = OnceLock::new();
 
 /// How messages look, and how many there are.
@@ -22,7 +22,7 @@ static STYLE: OnceLock<Style> = OnceLock::new();
 /// GStreamer's targets begin so.
 const GSTREAMER: &str = "gst";
 
-/// The target of what is said to people, where messages are JSON.
+/// The target of messages to the user, where messages are JSON.
 const SAID_TO_PEOPLE: &str = "lockon::say";
 
 /// How messages on standard error look.
@@ -51,12 +51,12 @@ pub(super) fn is_verbose() -> bool {
     style().verbose > 0
 }
 
-/// True if errors only are told.
+/// True if only errors are printed.
 pub(super) fn is_quiet() -> bool {
     style().is_quiet
 }
 
-/// True if somebody who reads standard error sees text as it was written.
+/// True if standard error is a terminal that shows text as it was written.
 pub(super) fn is_terminal() -> bool {
     style().format == LogFormat::Text && io::stderr().is_terminal()
 }
@@ -73,7 +73,7 @@ pub(super) fn start(verbose: u8, is_quiet: bool, format: LogFormat) {
         _ => (LevelFilter::TRACE, LevelFilter::INFO),
     };
     let is_set = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
-    // What GST_DEBUG asks for is shown whole.
+    // Everything that GST_DEBUG enables is shown.
     let gstreamers = if is_set("GST_DEBUG").is_some() { LevelFilter::TRACE } else { gstreamers };
     let mut targets = Targets::new().with_default(ours).with_target(GSTREAMER, gstreamers);
     let typed = is_set("RUST_LOG").map(|text| text.parse::<Targets>().map_err(|error| (text, error)));
@@ -82,13 +82,14 @@ pub(super) fn start(verbose: u8, is_quiet: bool, format: LogFormat) {
         targets = targets.with_default(typed.default_level().unwrap_or(ours));
         targets = targets.with_targets(typed.iter());
     }
-    // What is said is not a matter of levels.
+    // Messages to the user do not depend on levels.
     targets = targets.with_target(SAID_TO_PEOPLE, LevelFilter::INFO);
     let names_targets = verbose > 0 || typed.is_some() || gstreamers != LevelFilter::OFF;
     let log = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::TRACE)
         .with_writer(|| AroundBars)
-        // It would say that standard error cannot be written on standard error, and panic.
+        // Otherwise it would try to report on standard error that standard error cannot be written, and
+        // panic.
         .log_internal_errors(false);
     let _ = match format {
         LogFormat::Text => {
@@ -119,7 +120,8 @@ pub(super) fn join_gstreamer() {
     media_log::join(levels);
 }
 
-/// Says something to people, around the progress bar. Nobody may be listening: that is no reason to stop.
+/// Prints a message to the user, around the progress bar. A failure to print is ignored: it is no reason to
+/// stop.
 pub(super) fn say(message: &str) {
     let Style { is_quiet, format, .. } = style();
     match format {
@@ -137,14 +139,14 @@ fn print(label: &str, message: &str) {
     });
 }
 
-/// Asks something of whoever sits at the terminal, whose answer stands behind the question.
+/// Prints a question for the user at the terminal; the answer is typed behind it.
 pub(super) fn ask(question: &str) {
     BARS.suspend(|| {
         let _ = write!(io::stderr(), "{}", text::for_people(question));
     });
 }
 
-/// Says what made the program fail, once.
+/// Prints the error that made the program fail, once.
 pub(super) fn error(message: &str) {
     if style().format == LogFormat::Json {
         tracing::error!(target: SAID_TO_PEOPLE, "{message}");

@@ -1,4 +1,4 @@
-//! The command line: what was typed, turned into what the library needs, and results into words.
+//! The command line: turns arguments into requests for the library, and results into messages.
 //!
 //! Standard output carries results only (records, pipeline text, completions); messages, progress and the
 //! summary go to standard error.
@@ -72,14 +72,15 @@ fn with_run(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// True for what is more likely an input than a command: a file, a URI, a camera, a name with an extension.
+/// True for an argument that is more likely an input than a command: a file, a URI, a camera, a name with an
+/// extension.
 fn is_input(word: &str) -> bool {
     let path = Path::new(word);
     path.exists() || word.contains("://") || word.starts_with("camera") || path.extension().is_some()
 }
 
-/// Runs what was asked for. Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 129, 130 or 143
-/// interrupted, [`UNREAD`]. `match` ends as grep does: 0 found, 1 nothing found, 2 any error.
+/// Runs the command. Exit codes: 0 done, 1 an error at run time, 2 wrong usage, 129, 130 or 143 interrupted,
+/// [`UNREAD`]. `match` ends as grep does: 0 found, 1 nothing found, 2 any error.
 pub(crate) fn main() -> ExitCode {
     system::outlive_file_limit();
     if let Err(reason) = system::check_stack() {
@@ -163,10 +164,10 @@ fn code_of(error: &anyhow::Error) -> u8 {
     if is_usage { 2 } else { 1 }
 }
 
-/// Ends the process after a run, whose outputs are closed, without what libraries do at the end: NVIDIA's
-/// EGL, which `GStreamer`'s decoders load, then takes down what the ends of its threads still use, and
-/// threads of pipelines may be about to end for a moment after these are stopped. One process of eight
-/// crashed so.
+/// Ends the process after a run, whose outputs are closed, and skips the libraries' own cleanup. In that
+/// cleanup NVIDIA's EGL, which `GStreamer`'s decoders load, destroys things that its ending threads still
+/// use. Threads of pipelines may also end a moment after these are stopped. One process of eight crashed this
+/// way.
 fn end(code: u8) {
     let _ = std::io::stdout().flush();
     #[cfg(unix)]

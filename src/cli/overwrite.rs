@@ -12,7 +12,7 @@ use lockon::text;
 
 use super::log;
 
-/// Files that are named in a message, and asked about one by one.
+/// Maximum number of files that are named in a message, and asked about one by one.
 const MOST_NAMES: usize = 5;
 
 /// What is done about files that exist.
@@ -31,9 +31,9 @@ pub(super) struct OverwriteArgs {
 }
 
 impl OverwriteArgs {
-    /// Refuses outputs that exist and must not be overwritten, or asks about each of them where somebody can
-    /// answer. To be called for all outputs at once, before the first is opened, and before Ctrl-C is
-    /// watched: it ends the question too.
+    /// Refuses outputs that exist and must not be overwritten, or asks about each of them if a user can
+    /// answer. Call it for all outputs at once, before the first is opened, and before Ctrl-C is watched: it
+    /// ends the question too.
     pub(super) fn allow(self, outputs: &[PathBuf]) -> Result<()> {
         let asks = !self.no_overwrite && io::stdin().is_terminal() && log::is_terminal();
         if !asks {
@@ -56,7 +56,7 @@ impl OverwriteArgs {
         Ok(())
     }
 
-    /// The same where nobody is asked.
+    /// As `allow`, but without asking the user.
     pub(super) fn allow_unasked(self, outputs: &[PathBuf]) -> Result<()> {
         let existing: Vec<_> = outputs.iter().filter(|path| is_lost(path)).collect();
         if self.overwrite || existing.is_empty() {
@@ -85,7 +85,7 @@ fn is_lost(path: &Path) -> bool {
     !is_open_already && path.is_file()
 }
 
-/// Asks whoever sits at the terminal. No answer is no.
+/// Asks the user at the terminal. No answer is no.
 fn may_overwrite(path: &Path) -> Result<bool> {
     let mut question = format!("{} exists", text::path(path));
     if let Ok(found) = path.metadata() {

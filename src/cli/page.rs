@@ -35,8 +35,8 @@ impl Page {
         Ok(Some(Self(page)))
     }
 
-    /// Starts a page with cameras and the videos of a folder, and prints its address. The receiver gives what
-    /// was chosen.
+    /// Starts a page with cameras and the videos of a folder, and prints its address. The receiver returns
+    /// the videos that were chosen.
     pub(super) fn offering(
         address: &ListenAddress,
         folder: Option<&Path>,

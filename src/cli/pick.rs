@@ -1,4 +1,4 @@
-//! `lockon pick` and `lockon run --pick`: boxes that somebody draws on a frame.
+//! `lockon pick` and `lockon run --pick`: boxes that the user draws on a frame.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ use super::args::PickArgs;
 use super::signals::Signals;
 use super::{Outcome, log, print};
 
-/// Said where the command that is printed has not the whole address.
+/// The message if the printed command does not contain the whole address.
 const LOGIN_IS_MISSING: &str = "the address is printed without user and password: use --credentials FILE or the variable \
      LOCKON_CREDENTIALS; where *** stands, type again what belongs there";
 
@@ -42,7 +42,7 @@ pub(super) fn pick(args: &PickArgs) -> Result<Outcome> {
         files::check_writable(output)?;
     }
     let signals = Signals::watch()?;
-    // Held open, so that nobody has to be waited for when the picture is there.
+    // Held open, so that no wait for a reader is needed when the picture is there.
     let _reader = match args.output.as_deref().filter(|output| files::is_pipe(output)) {
         Some(pipe) => match files::open_pipe(pipe, files::End::Writing, signals.control())? {
             None => return Ok(signals.outcome()),
@@ -84,7 +84,8 @@ pub(super) fn pick(args: &PickArgs) -> Result<Outcome> {
     }
     let mut saved = Vec::new();
     if let Some(path) = &args.output {
-        // The first was allowed by name. What may not be overwritten is not in the way of the others.
+        // The first file was allowed by name. Other files that may not be overwritten are skipped in the
+        // numbering.
         let names = numbered(path, picked.len());
         if args.overwrite.overwrite {
             files::check_distinct(&inputs, &names)?;
@@ -103,7 +104,7 @@ pub(super) fn pick(args: &PickArgs) -> Result<Outcome> {
     let is_real_time = spec.is_real_time()?;
     let boxes = picked.iter().map(|picked| (picked.rect, Some(picked.from).filter(|_| !is_real_time)));
     let mut lines = command(&args.input, &boxes.collect::<Vec<_>>());
-    // What went through a pipe or to a device cannot be read again.
+    // Data that went through a pipe or to a device cannot be read again.
     saved.retain(|name| name.is_file());
     if !saved.is_empty() {
         lines += &command_of(&args.input, &templates(&saved));
@@ -115,12 +116,12 @@ pub(super) fn pick(args: &PickArgs) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// What is to be followed from a frame on: boxes that somebody draws on it; `None` if a signal says that the
-/// program is to end.
+/// Returns what to follow from a frame on: boxes that the user draws on it; `None` if a signal asks the
+/// program to end.
 ///
 /// # Errors
-/// If nothing is picked: because that was said, or because no window can be had. Then the frame is written as
-/// a picture.
+/// If nothing is picked: because the user says so, or because no window can be opened. Without a window the
+/// frame is written as a picture.
 pub(super) fn tracks(frame: &Frame, input: &Input, control: &Control) -> Result<Option<Vec<TrackSpec>>> {
     let Some(picked) = ask(Film::of(frame.clone()), input, control)? else { return Ok(None) };
     let tracks: Vec<_> = picked.iter().map(|picked| TrackSpec::new(picked.rect, picked.from)).collect();
@@ -130,8 +131,8 @@ pub(super) fn tracks(frame: &Frame, input: &Input, control: &Control) -> Result<
     Ok(Some(tracks))
 }
 
-/// The boxes that somebody draws on frames of a video, one at least; `None` if a signal says that the program
-/// is to end.
+/// Returns the boxes that the user draws on frames of a video, at least one; `None` if a signal asks the
+/// program to end.
 fn ask(film: Film, input: &Input, control: &Control) -> Result<Option<Vec<Picked>>> {
     let (frame, reach) = (film.shown().clone(), film.reach());
     let index = frame.meta.index;
@@ -201,7 +202,7 @@ fn command_of(input: &Input, options: &str) -> String {
 
 /// The input as a word for a shell that no program takes for an option.
 fn quoted(input: &Input) -> String {
-    // Text may be long, and whoever typed it has it.
+    // Text may be long, and the user who typed it has it.
     if matches!(input, Input::Launch(_)) {
         return "--source TEXT".to_owned();
     }
@@ -213,7 +214,7 @@ fn quoted(input: &Input) -> String {
     if text == "-" { text } else { shell::path(&text) }
 }
 
-/// What a file about an input is called, without its extension.
+/// Returns the name of a file about an input, without its extension.
 fn stem(input: &Input) -> String {
     let stem = match input {
         Input::File(path) => path.file_stem().map(|stem| stem.to_string_lossy().into_owned()),
@@ -236,7 +237,7 @@ fn numbered(path: &Path, count: usize) -> Vec<PathBuf> {
     std::iter::once(path.to_owned()).chain(more).collect()
 }
 
-/// The first name with a number of which there is no file.
+/// Returns the first numbered name whose file does not exist.
 fn free_name(path: &Path) -> PathBuf {
     let names = (2..usize::MAX).map(|number| with_number(path, number));
     let mut free = names.filter(|path| path.symlink_metadata().is_err());

@@ -1,4 +1,4 @@
-//! How far a run has come: a bar on a terminal, plain lines in a log.
+//! The progress of a run: a bar on a terminal, plain lines in a log.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use lockon::text;
 use super::closing::in_ms;
 use super::log::{self, BARS};
 
-/// Between two lines in a log.
+/// Time between two lines in a log.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Characters of a video's name.
@@ -56,7 +56,7 @@ impl Progress {
         Self::named(String::new(), duration_ns, shown)
     }
 
-    /// How far one of several videos is: a bar on a terminal with its name, above the bar of all.
+    /// The progress of one of several videos: a bar on a terminal with its name, above the bar of all.
     pub(super) fn of_one(video: &str, duration_ns: Option<u64>) -> Self {
         let name = text::in_one_line(video);
         let short = name.char_indices().nth(LONGEST_NAME).map_or(&*name, |(end, _)| &name[..end]);
@@ -127,7 +127,7 @@ impl Progress {
     }
 }
 
-/// `, 3:05 left` after a share of the work took so long; nothing where that says little.
+/// Returns `, 3:05 left` after a share of the work took so long; nothing if the estimate would be poor.
 fn left(elapsed: Duration, share: f64) -> String {
     if !(0.001..1.0).contains(&share) {
         return String::new();

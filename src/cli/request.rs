@@ -11,7 +11,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint}
 
 use lockon::request::{FIELDS, Field, Request, Shape};
 
-/// Which options of a request a command has.
+/// Selects the options of a request that a command has.
 pub(super) trait Selection: 'static {
     fn has(field: &Field) -> bool;
 }
@@ -25,7 +25,7 @@ impl Selection for All {
     }
 }
 
-/// Those of a search in a still picture.
+/// The options of a search in a still picture.
 pub(super) struct StillSearch;
 
 impl Selection for StillSearch {
@@ -34,7 +34,7 @@ impl Selection for StillSearch {
     }
 }
 
-/// Which device does the work, and how.
+/// The options that select the device and its kernels.
 pub(super) struct OfDevice;
 
 impl Selection for OfDevice {
@@ -43,17 +43,17 @@ impl Selection for OfDevice {
     }
 }
 
-/// What was typed of a request: options that are in [`Selection`], each with its texts.
+/// The typed options of a request: options that are in [`Selection`], each with its texts.
 pub(super) struct Typed<S> {
     texts: Vec<(&'static Field, Vec<OsString>)>,
     selection: PhantomData<fn() -> S>,
 }
 
 impl<S: Selection> Typed<S> {
-    /// What was typed, over what a job file says if one was named.
+    /// Returns the request: the typed options, over the job file's if one was named.
     ///
     /// # Errors
-    /// Those of [`Request::read`]; `Usage` if several inputs were named.
+    /// The errors of [`Request::read`]; `Usage` if several inputs were named.
     pub(super) fn request(&self) -> lockon::Result<Request> {
         match self.inputs() {
             [_, _, ..] => Err(lockon::Error::Usage("one INPUT is taken here".into())),
@@ -61,15 +61,16 @@ impl<S: Selection> Typed<S> {
         }
     }
 
-    /// A request for each input that was named: what was typed, over what a job file says if it is one.
+    /// Returns a request for each input that was named: the typed options, over the job file's if the input
+    /// is one.
     ///
     /// # Errors
-    /// Those of [`Request::read`].
+    /// The errors of [`Request::read`].
     pub(super) fn requests(&self) -> lockon::Result<Vec<Request>> {
         self.inputs().iter().map(|input| self.request_of(Some(input))).collect()
     }
 
-    /// What was typed besides inputs.
+    /// Returns a request of everything that was typed except inputs.
     ///
     /// # Errors
     /// `Value`.
@@ -96,7 +97,7 @@ impl<S: Selection> Typed<S> {
     }
 }
 
-/// The file that is named by `@JOB` where an input stands.
+/// Returns the file named by `@JOB` in the place of an input.
 fn job_name(input: &OsStr) -> Option<&str> {
     input.to_str()?.strip_prefix('@')
 }
@@ -170,8 +171,8 @@ fn arg(field: &'static Field) -> Arg {
     arg
 }
 
-/// The beginning of a help text that says enough for the short help: up to the first colon, semicolon or full
-/// stop outside of brackets.
+/// Returns the beginning of a help text that is enough for the short help: up to the first colon, semicolon
+/// or full stop outside of brackets.
 fn brief(help: &str) -> &str {
     let mut depth = 0;
     let ends = help.char_indices().find(|&(at, c)| {
@@ -181,7 +182,7 @@ fn brief(help: &str) -> &str {
     help[..ends.map_or(help.len(), |(at, _)| at)].trim_end()
 }
 
-/// Refuses what a field cannot be set to, and offers to whoever completes words what it can be.
+/// Refuses values that a field cannot have, and offers its values to completions.
 #[derive(Clone)]
 struct Checked(&'static Field);
 
@@ -203,7 +204,7 @@ impl TypedValueParser for Checked {
             field.put(&mut Request::default(), std::slice::from_ref(&typed)).map(|()| typed)
         };
         let checked = OsStringValueParser::new().try_map(check).parse_ref(command, arg, value);
-        // Which of the words is no text is said where all words are known.
+        // The message that an argument is not valid text is made where all arguments are known.
         checked.map_err(|error| {
             if is_text { error } else { clap::Error::new(ErrorKind::InvalidUtf8).with_cmd(command) }
         })
@@ -258,7 +259,7 @@ mod tests {
         Line::try_parse_from(words).unwrap_or_else(|error| panic!("{error}")).typed.request().unwrap()
     }
 
-    /// Texts that a field takes, none of which it has by itself. Numbers, choices and plain text need none
+    /// Returns texts that a field accepts, none of them a default. Numbers, choices and plain text need none
     /// here.
     fn examples(field: &Field) -> Vec<&'static str> {
         match (field.name, field.number, field.spec.offers) {
@@ -295,7 +296,7 @@ mod tests {
         }
     }
 
-    /// Any request: each field as it is by itself, or as some of the examples say.
+    /// Any request: each field is the default or some of its examples.
     fn requests() -> impl Strategy<Value = Request> {
         let choices: Vec<_> = FIELDS
             .iter()

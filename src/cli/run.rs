@@ -1,4 +1,4 @@
-//! `lockon run`: what was typed becomes a request; what the run says, words for people.
+//! `lockon run`: turns the arguments into a request, and the run's results into messages.
 
 use std::fmt::Write as _;
 use std::time::SystemTime;
@@ -89,7 +89,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     stay(page.as_ref(), &signals, args, outcome)
 }
 
-/// Keeps the page open where it stays after the end. An error is printed before that, and only once.
+/// Keeps the page open after the end, if it should stay. An error is printed before that, and only once.
 pub(super) fn stay(
     page: Option<&Page>,
     signals: &Signals,
@@ -107,7 +107,7 @@ pub(super) fn stay(
     outcome.or_else(|error| if is_printed { Ok(Outcome::Failed(code_of(&error))) } else { Err(error) })
 }
 
-/// True if there is one video, of which more can be said and shown than of several.
+/// True if there is one video: more can be reported and shown of one than of several.
 fn is_alone(args: &RunArgs, videos: &[(String, Request)]) -> bool {
     videos.len() == 1
         && args.several.inputs.is_none()
@@ -115,7 +115,7 @@ fn is_alone(args: &RunArgs, videos: &[(String, Request)]) -> bool {
         && !args.several.skip_done
 }
 
-/// Refuses what cannot be run, and what would find nothing.
+/// Refuses requests that cannot be run, and those that would find nothing.
 pub(super) fn check(request: &Request) -> lockon::Result<()> {
     request.check()?;
     request.check_work()
@@ -126,7 +126,7 @@ pub(super) fn check_stdout(request: &Request) -> lockon::Result<()> {
     if request.output.iter().any(|path| files::is_stdout(path)) { no_terminal() } else { Ok(()) }
 }
 
-/// True if somebody sees anything of what is found.
+/// True if the findings are shown, written or reported anywhere.
 pub(super) fn keeps_anything(request: &Request) -> bool {
     let written = usize::from(request.cut.is_some())
         + request.output.len()
@@ -148,7 +148,7 @@ fn print_job(request: &Request, format: JobFormat) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Jobs as a list has them that --inputs reads: a line each.
+/// Prints the jobs as a list that --inputs reads: one job a line.
 fn print_jobs(videos: &[(String, Request)], format: JobFormat) -> Result<Outcome> {
     if format == JobFormat::Toml {
         return Err(Error::Usage("several jobs are JSON, a line each: --print-job=json".into()).into());
@@ -162,7 +162,7 @@ fn print_jobs(videos: &[(String, Request)], format: JobFormat) -> Result<Outcome
     Ok(Outcome::Done)
 }
 
-/// The request as it may be shown. That something is left out is said.
+/// Returns the request without secrets. Warns if something was left out.
 fn without_secrets(request: &Request) -> Request {
     let (shown, had_secrets) = request.without_secrets();
     if had_secrets {

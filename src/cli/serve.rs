@@ -21,10 +21,10 @@ use super::page::Page;
 use super::signals::Signals;
 use super::{Outcome, closing, log, run, system, wiring};
 
-/// Videos that are open at the same time.
+/// Maximum number of videos that are open at the same time.
 const MOST_OPEN: usize = 16;
 
-/// Between two looks at what was chosen.
+/// Time between two checks for chosen videos.
 const TICK: Duration = Duration::from_millis(50);
 
 pub(super) fn serve(args: &ServeArgs) -> Result<Outcome> {
@@ -34,7 +34,8 @@ pub(super) fn serve(args: &ServeArgs) -> Result<Outcome> {
     if base.output.iter().any(|path| files::is_stdout(path)) {
         return Err(Error::Usage("-o - is for `lockon run`: a page opens many videos".into()).into());
     }
-    // A camera takes all options, and nobody knows yet what will be chosen.
+    // The video to open is not known yet, so the options are checked with a camera, which accepts all of
+    // them.
     Request { input: Request::new("camera:/dev/video0")?.input, ..base.clone() }.check()?;
     job::load_templates(&base.template)?;
     system::allow_files();
@@ -66,14 +67,14 @@ pub(super) fn serve(args: &ServeArgs) -> Result<Outcome> {
     Ok(signals.outcome())
 }
 
-/// A run that goes on.
+/// A run that is active.
 struct Open {
-    /// What its video is called, and what is asked of it.
+    /// The name of its video, and its request.
     asked: (String, Request),
     chosen: Chosen,
 }
 
-/// What a video that was chosen is called, and what is asked of it: of the run of that number, from 1 on,
+/// Returns the name of a video that was chosen, and its request, for the run number `index`, from 1 on,
 /// beside those that are open.
 fn request(
     args: &ServeArgs,
@@ -87,7 +88,7 @@ fn request(
     }
     let mut request = Request { input: Request::new(&chosen.input)?.input, ..base.clone() };
     let input = request.parsed_input()?;
-    // A file is not lost.
+    // A file cannot lose its connection.
     request.reconnect &= !matches!(input, Input::File(_));
     let name = request::name_of(&input);
     request::expand(&mut request, &name, index)?;
@@ -102,7 +103,7 @@ fn request(
     Ok((name, request))
 }
 
-/// The run that is asked for.
+/// Returns the order for a run of this request.
 fn order(name: String, request: Request, chosen: Chosen, page: &Arc<Page>) -> Order {
     let line = request.command_line();
     let (page, video, file) = (page.clone(), name.clone(), chosen.file.clone());
@@ -124,7 +125,7 @@ fn tell(Ended { name, request, summary, outcome, .. }: &Ended, open: Option<Open
         log::say(&format!("{name}: {}", closing::in_one_line(summary, request.min_score)));
     }
     if let Err(error) = outcome {
-        // Whoever waits until it is open need wait no longer.
+        // A client that waits until it is open need wait no longer.
         open.inspect(|open| open.chosen.answer(Err(error.to_string())));
         if !matches!(error, Error::Stopped) {
             log::error(&format!("{name}: {}", text::for_people(&error.to_string())));

@@ -1,5 +1,5 @@
-//! Ctrl-C and its relatives: the first ends the run as if the video had ended, the second ends the process at
-//! once.
+//! Ctrl-C and similar signals: the first ends the run as if the video had ended, the second ends the process
+//! at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -15,15 +15,15 @@ use super::{Outcome, log};
 /// one to its group.
 const SAME_REQUEST: Duration = Duration::from_millis(250);
 
-/// What signals have asked for so far.
+/// The requests that signals have made so far.
 #[derive(Clone, Default)]
 pub(super) struct Signals {
     control: Control,
-    /// What is said about the first.
+    /// The message about the first signal.
     said: &'static str,
-    /// The work is done: a signal is how the program is meant to end, and needs no words.
+    /// The work is done: a signal is the intended way to end the program, and needs no message.
     is_end_expected: Arc<AtomicBool>,
-    /// When the first signal came, and the exit code that tells it: 128 and its number, as a shell has it.
+    /// When the first signal came, and the exit code for it: 128 and its number, as a shell has it.
     first: Arc<OnceLock<(Instant, u8)>>,
 }
 
@@ -33,14 +33,14 @@ impl Signals {
         Self::watch_saying("stopping: outputs are being closed (Ctrl-C again ends at once)")
     }
 
-    /// The same, with other words about the first signal.
+    /// As `watch`, with another message about the first signal.
     pub(super) fn watch_saying(said: &'static str) -> Result<Self> {
         let signals = Self { said, ..Self::default() };
         signals.clone().start().context("cannot watch for Ctrl-C")?;
         Ok(signals)
     }
 
-    /// What is stopped once a signal has asked for the end.
+    /// Returns the control that a signal stops.
     pub(super) fn control(&self) -> &Control {
         &self.control
     }
@@ -50,7 +50,7 @@ impl Signals {
         self.is_end_expected.store(true, Ordering::Relaxed);
     }
 
-    /// How the run that ends now ended.
+    /// Returns the outcome of the run that ends now.
     pub(super) fn outcome(&self) -> Outcome {
         self.exit_code().map_or(Outcome::Done, Outcome::Interrupted)
     }
@@ -60,14 +60,14 @@ impl Signals {
         self.first.get().map(|(_, code)| *code)
     }
 
-    /// Hears a signal; true if it asks for the end at once.
+    /// Handles a signal. Returns true if it must end the process at once.
     fn hear(&self, code: u8) -> bool {
         if self.first.set((Instant::now(), code)).is_ok() {
             self.control.stop();
             if !self.is_end_expected.load(Ordering::Relaxed) {
                 log::say(self.said);
             }
-            // However long a busy machine took for this.
+            // Also if a busy machine took long for this.
             return false;
         }
         self.first.get().is_some_and(|(at, _)| at.elapsed() > SAME_REQUEST)
@@ -80,7 +80,7 @@ impl Signals {
         Ok(())
     }
 
-    /// Hears what `timeout`, systemd and a closed terminal send: which of them it was decides the exit code.
+    /// Handles the signals of `timeout`, systemd and a closed terminal: the signal decides the exit code.
     #[cfg(unix)]
     fn watch_relatives(self) -> std::io::Result<()> {
         use signal_hook::consts::{SIGHUP, SIGTERM};
@@ -89,10 +89,10 @@ impl Signals {
         std::thread::Builder::new().name("lockon-signals".into()).spawn(watch).map(drop)
     }
 
-    /// Hears a signal, and ends the process if it asks for that.
+    /// Handles a signal, and ends the process if needed.
     fn obey(&self, code: u8) {
         if self.hear(code) {
-            // Without handlers of libraries, which could wait for what hangs.
+            // Skips exit handlers of libraries, which could wait for something that hangs.
             #[cfg(unix)]
             signal_hook::low_level::exit(i32::from(code));
             #[cfg(not(unix))]

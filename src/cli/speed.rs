@@ -1,5 +1,5 @@
-//! `lockon bench`: what a machine does, in the one sentence that people ask for: the whole loop on frames in
-//! memory, some seconds in all; and how fast the kernels are, which `lockon_bench` measures.
+//! `lockon bench`: the speed of a machine, in the one sentence that people want: the whole loop on frames in
+//! memory, some seconds in all; and the speed of the kernels, which `lockon_bench` measures.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use lockon_bench::{Request, Subject, natural};
 use super::args::{BenchArgs, BenchCommand, BenchKernelsArgs, BenchSubject};
 use super::{Outcome, log, print};
 
-/// The frame sizes that people ask for, with their usual names.
+/// The usual frame sizes, with their names.
 const FRAMES: [(&str, Size); 3] =
     [("640x360", Size::new(640, 360)), ("1080p", Size::new(1920, 1080)), ("4K", Size::new(3840, 2160))];
 
@@ -31,7 +31,7 @@ const SIDE: usize = 64;
 /// The threshold that is applied to every frame too.
 const THRESHOLD: &str = "mean:31:5";
 
-/// For so long, and for so many frames, each size is measured.
+/// The time, and the minimum number of frames, for which each size is measured.
 const TIME: Duration = Duration::from_millis(800);
 const LEAST_FRAMES: u64 = 5;
 
@@ -42,12 +42,13 @@ const WARM_UP: u64 = 2;
 const VIEWS: usize = 4;
 const STEP: usize = 2;
 
-/// Measures the whole loop, or what else was asked for, and ends with what this machine does in a second.
+/// Measures the whole loop, or the kernels with `bench kernels`, and ends with this machine's frames per
+/// second.
 pub(super) fn bench(args: &BenchArgs) -> anyhow::Result<Outcome> {
     match &args.command {
         Some(BenchCommand::Kernels(args)) => {
             lockon_bench::kernels(&request(args), print, log::say)?;
-            // Where something certain was asked for, the usual is not measured.
+            // If only certain kernels were requested, the usual sentence is not measured.
             if args.is_everything() {
                 say_speed(args.backend, args.threads)?;
             }
@@ -87,7 +88,7 @@ fn say_speed(backend: BackendChoice, threads: Option<u16>) -> anyhow::Result<()>
     Ok(print(&format!("{sentence}\n"))?)
 }
 
-/// Measures, and says it.
+/// Measures, and returns the sentence.
 ///
 /// # Errors
 /// If the device is not available, or fails.
@@ -109,7 +110,7 @@ fn sentence(choice: BackendChoice, threads: usize) -> Result<String> {
     ))
 }
 
-/// Frames a second of that size, and what did them.
+/// Returns the frames per second of that size, and the device that did them.
 fn rate(choice: BackendChoice, threads: usize, size: Size) -> Result<(f64, Device)> {
     let scene = natural(Size::new(size.width + STEP * VIEWS, size.height + STEP * VIEWS));
     let view = |index: usize| {
@@ -159,7 +160,7 @@ fn rate(choice: BackendChoice, threads: usize, size: Size) -> Result<(f64, Devic
     Ok((seen.frames as f64 / (ended - began).as_secs_f64(), device))
 }
 
-/// What has come out at the other end.
+/// The frames that have come out at the other end.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     /// When the warm-up was over.

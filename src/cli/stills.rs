@@ -68,7 +68,7 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
     Ok(if record.matches.is_empty() { Outcome::NoMatch } else { Outcome::Done })
 }
 
-/// The picture as it is searched. Warns of what it lost.
+/// Loads the picture to search. Warns if its conversion lost something.
 fn load_scene(path: &Path) -> lockon::Result<Still> {
     let (scene, loss) = job::decode_picture(&still::read(path)?, path, still::MAX_PIXELS)?.into_scene();
     Warned::default().of(loss, path);

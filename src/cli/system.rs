@@ -1,4 +1,4 @@
-//! What the system allows this process, looked at before something breaks for lack of it.
+//! The system's limits for this process, checked before something breaks for lack of them.
 
 use std::thread::Builder;
 
@@ -6,8 +6,8 @@ use anyhow::Result;
 
 use lockon::Error;
 
-/// Bytes of stack that threads need which take theirs from the limit: the first one, and all of `GLib`'s and
-/// of codecs.
+/// Bytes of stack that threads need if the limit sets their stack: the first thread, and all threads of
+/// `GLib` and of codecs.
 const STACK: u64 = 1 << 20;
 
 /// Bytes of stack of a thread of GStreamer or a codec, and of one that only counts.
@@ -30,10 +30,10 @@ pub(super) fn outlive_file_limit() {
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default());
 }
 
-/// Enough stack for all threads.
+/// Checks that there is enough stack for all threads.
 ///
 /// # Errors
-/// If the limit is too low: who goes on would crash, and not say why.
+/// If the limit is too low: a program that continues would crash, and not say why.
 pub(super) fn check_stack() -> Result<(), String> {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     match stack_limit(&limits) {
@@ -46,14 +46,14 @@ pub(super) fn check_stack() -> Result<(), String> {
     }
 }
 
-/// The soft limit that Linux tells; `None` if there is none.
+/// Returns the soft limit in Linux's table of limits, in bytes; `None` if there is none.
 fn stack_limit(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max stack size"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// As many threads as a run with so many that work may need can be started. `GLib` ends the process where it
-/// gets no thread, and some codecs wait for one that never started.
+/// Checks that as many threads can be started as a run with `working` threads may need. `GLib` ends the
+/// process if it gets no thread, and some codecs wait for a thread that never started.
 ///
 /// # Errors
 /// If the system gives fewer.
@@ -79,14 +79,14 @@ pub(super) fn allow_files() {
         use rustix::process::{Resource, getrlimit, setrlimit};
         let mut limit = getrlimit(Resource::Nofile);
         limit.current = limit.maximum;
-        // With fewer some videos may fail, which is told then.
+        // With fewer files some videos may fail, and report it then.
         if let Err(error) = setrlimit(Resource::Nofile, limit) {
             tracing::debug!("the limit of open files stays: {error}");
         }
     }
 }
 
-/// How many of `wanted` threads there can be at one time.
+/// Returns how many of `wanted` threads there can be at one time.
 fn start_at_once(wanted: usize, builder: impl Fn(usize) -> Builder) -> usize {
     let (hold, held) = crossbeam_channel::bounded::<()>(0);
     let threads: Vec<_> = (0..wanted)

@@ -1,4 +1,4 @@
-//! How values are read from the command line, and which of them completions offer.
+//! Reads values from the command line, and chooses those that completions offer.
 
 use std::ffi::OsStr;
 use std::marker::PhantomData;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command};
 
-/// Reads a value of the library's. What is wrong with it is said without the value, which clap names before.
+/// Reads a value of the library's. The error does not contain the value, which clap names before it.
 pub(super) fn read<T: FromStr<Err = lockon::Error>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error| match error {
         lockon::Error::Value { expected, .. } => expected,
@@ -15,7 +15,7 @@ pub(super) fn read<T: FromStr<Err = lockon::Error>>(text: &str) -> Result<T, Str
     })
 }
 
-/// Reads a value as [`read`] does, and offers some to whoever completes words.
+/// Reads a value as [`read`] does, and offers some values to completions.
 #[derive(Clone)]
 pub(super) struct Offering<T> {
     names: Vec<&'static str>,

@@ -1,4 +1,4 @@
-//! What the program adds to its runs: receivers of events, and counts for Prometheus.
+//! The program's additions to its runs: receivers of events, and counts for Prometheus.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! What a run says at its end, and what its records keep.
+//! The summary that a run prints at its end, and the facts that its records keep.
 
 use super::*;
 
-/// The last line that begins so.
+/// Returns the last line that begins with this text.
 fn line<'a>(said: &'a str, start: &str) -> &'a str {
     said.lines().rfind(|line| line.starts_with(start)).unwrap_or_else(|| panic!("no {start:?} in {said}"))
 }
@@ -35,7 +35,7 @@ fn a_run_says_what_was_found_and_where_it_is() {
     assert!(written.contains("out.mp4 (") && written.contains("out.jsonl ("), "{written} {bytes}");
     assert!(!said.contains("nothing was saved") && !said.contains("mean ms"), "{said}");
 
-    // The same facts, for programs.
+    // The records hold these facts too, for programs.
     let summary = records.last().unwrap();
     let found = &summary["found"][0];
     assert_eq!((&found["template"], &found["frames"]), (&"ball".into(), &with_match("ball").into()));
@@ -134,7 +134,7 @@ fn wrong_usage_is_an_object_where_that_is_asked_for() {
         assert!(line["level"] == "ERROR" && message.contains(says), "{words}: {line}");
         assert!(!message.starts_with("error") && out.stdout.is_empty(), "{line}");
     }
-    // What was asked for is no error; nor is what stands behind `--` an option.
+    // A help text that was requested is no error. An argument behind `--` is no option.
     let help = succeeds(place.lockon("--log-format json --help"));
     assert!(help.stderr.is_empty() && !help.stdout.is_empty());
     fails(&place.lockon("run --wobble -- --log-format=json"), 2, "error: unexpected argument");

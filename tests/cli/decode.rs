@@ -1,5 +1,5 @@
-//! What is decoded and what is not: files that hang GStreamer, files that nothing decodes, pictures made to
-//! hurt, and a system that gives little.
+//! Decoding and its failures: files that hang GStreamer, files that nothing decodes, malicious pictures, and
+//! a system with low limits.
 
 use std::process::{Command, Stdio};
 
@@ -8,7 +8,7 @@ use crate::util::program;
 
 const WORK: &str = "-y --threshold mean:3:1 --results out.jsonl --no-progress --backend cpu";
 
-/// Only the time that passed told that something was wrong.
+/// True if the run noticed only by a timeout that something was wrong.
 fn gave_up(said: &str) -> bool {
     ["no frame came", "nothing moved"].iter().any(|words| said.contains(words))
 }
@@ -161,7 +161,7 @@ fn video_that_no_installed_decoder_takes_is_named_and_no_package_that_is_there()
     );
     let mut bytes = std::fs::read(place.path("a.mov")).unwrap();
     let at = bytes.windows(8).position(|window| window == b"jpeg\0\0\0\0").unwrap();
-    // Nobody's code.
+    // The code of no codec.
     bytes[at..at + 4].copy_from_slice(b"Zq9x");
     std::fs::write(place.path("unknown.mov"), bytes).unwrap();
     let out = place.lockon(&format!("run unknown.mov {WORK}"));

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn each_kind_of_output_is_refused_in_a_folder_that_does_not_exist() {
     let place = Place::new();
-    // The video that is not there shows that none is opened before.
+    // The missing video shows that the folders are checked before any video is opened.
     let run = "run no.mp4 --track 50,40,40,40 --no-progress";
     let mut commands: Vec<_> =
         ["-o none/a.mkv", "--results none/a.jsonl", "--results none/a.csv", "--results none/a.mot.txt"]

@@ -1,4 +1,4 @@
-//! Runs that last: results that go on after a crash, files by size, names with a date, a service.
+//! Long runs: results that continue after a crash, files by size, names with a date, a service.
 
 use std::collections::BTreeSet;
 use std::process::Command;

@@ -6,10 +6,10 @@ use lockon::reference::threshold::threshold;
 
 const METHOD: &str = "mean:15:5";
 
-/// Odd, and no multiple of what rows are padded to.
+/// Odd, and no multiple of the alignment that rows are padded to.
 const SIZE: Size = Size::new(61, 43);
 
-/// `in/00.png` to `in/06.png`: noise, each other. Returns the mask of each by the definition.
+/// Writes `in/00.png` to `in/06.png`, each with different noise. Returns the mask of each by the definition.
 fn pictures(place: &Place) -> Vec<Plane> {
     let spec: ThresholdSpec = METHOD.parse().unwrap();
     std::fs::create_dir(place.path("in")).unwrap();
@@ -25,7 +25,7 @@ fn place() -> Place {
     Place { dir: tempfile::tempdir().unwrap() }
 }
 
-/// The grey pictures that a pipeline decodes, whose format it must be already.
+/// Returns the grey pictures that a pipeline decodes; they must be in that format already.
 fn decoded(place: &Place, source: &str) -> Vec<Plane> {
     let caps = format!("video/x-raw,format=GRAY8,width={},height={}", SIZE.width, SIZE.height);
     place.gst(&format!("{source} ! {caps} ! filesink location=decoded.raw"));
@@ -161,7 +161,7 @@ fn a_run_whose_numbered_pictures_are_there_is_done() {
         std::fs::remove_file(place.path(&format!("{number:04}.png"))).unwrap();
     }
     assert!(!stderr(&succeeds(place.lockon(&words))).contains("done already"));
-    // What an interrupted run left may be replaced.
+    // The results of an interrupted run may be replaced.
     let whole = place.read("a.jsonl");
     std::fs::write(place.path("a.jsonl"), &whole[..=whole.trim_end().rfind('\n').unwrap()]).unwrap();
     assert!(!stderr(&succeeds(place.lockon(&words))).contains("done already"));
@@ -177,7 +177,7 @@ fn a_video_has_standard_output_to_itself() {
     assert!(out.stdout.starts_with(&[0x1A, 0x45, 0xDF, 0xA3]), "no Matroska");
     std::fs::write(place.path("piped.mkv"), &out.stdout).unwrap();
     assert_eq!(place.play("piped.mkv"), FRAMES);
-    // Into a file of the shell's: behind what is there.
+    // Appends to a file that the shell has opened.
     let shell = format!("(echo first; {} {run} -q -o -) >>appended", program().display());
     let done = Command::new("sh").args(["-c", &shell]).current_dir(place.dir.path()).status().unwrap();
     assert!(done.success());

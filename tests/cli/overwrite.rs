@@ -1,4 +1,4 @@
-//! Files that exist are overwritten only when somebody says so.
+//! Files that exist are overwritten only with `-y` or after a yes.
 
 use super::*;
 
@@ -79,7 +79,7 @@ fn all_outputs_are_asked_about_before_the_first_is_opened() {
     for name in ["first.mp4", "second.jsonl"] {
         assert!(!place.path(name).exists(), "{name}");
     }
-    // A video that is not there is told first: a question would be in vain.
+    // A missing video is reported first: a question would be in vain.
     fails(&place.lockon("run no.mp4 --threshold mean:31:5 --results also.csv"), 1, "cannot read no.mp4");
 }
 

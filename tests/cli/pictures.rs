@@ -1,4 +1,4 @@
-//! Pictures in files: every command reads them alike, and results name them.
+//! Pictures in files: all commands read them in the same way, and results name them.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -109,7 +109,8 @@ fn every_command_reads_a_picture_to_the_same_luma() {
         ("plain.ppm", encoded(&scene, ImageFormat::Pnm)),
         ("still.gif", encoded(&scene.to_rgba8().into(), ImageFormat::Gif)),
     ];
-    // A part of each as all commands should see it is cut out of what the library reads.
+    // All commands must see the same pixels as the library: each must find the part that is cut out of the
+    // picture which the library reads.
     for (name, bytes) in pictures {
         std::fs::write(place.path(name), bytes).unwrap();
         let (still, _) = lockon::still::load(&place.path(name)).unwrap().into_scene();
@@ -127,7 +128,7 @@ fn every_command_reads_a_picture_to_the_same_luma() {
             let words = format!("run {input} --template part.png --min-score -1 --results - --no-progress");
             assert_eq!(matches(&succeeds(place.lockon(&words)).stdout), expected, "{input}");
         }
-        // As a template it is found in itself, where nothing of it is transparent.
+        // Used as a template it is found in itself, at its pixels that are not transparent.
         if name != "transparent.png" {
             let itself = matches(&succeeds(place.lockon(&format!("match {name} {name}"))).stdout);
             assert!(itself[0]["score"].as_f64().unwrap() > 0.9999, "{name}: {itself}");

@@ -54,7 +54,7 @@ fn limited_range_full_range_and_pictures_give_the_same_results_with_range_full()
     assert_eq!(full, pictures);
     assert_eq!(pictures.0, "full");
     assert!(pictures.1[0].contains("\"score\":1.0"), "{pictures:?}");
-    // By default luma is taken as it is decoded, and records are as they always were.
+    // By default luma is taken as it is decoded, and records are unchanged.
     let [limited, full, pictures] = sources.each_ref().map(|source| answers(&place, source, &[]));
     assert_eq!((&full, &full.0), (&pictures, &Value::Null));
     assert_ne!(limited.1, pictures.1);

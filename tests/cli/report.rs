@@ -1,12 +1,12 @@
-//! Reports and pictures for people: what is in them, and that they are whole.
+//! Reports and pictures for the user: their contents, and that they are complete.
 
 use std::fmt::Write as _;
 use std::process::{Command, Output};
 
 use super::*;
 
-/// Runs `lockon` in a shell that lets no file grow beyond so many KiB, which is what an unprivileged test has
-/// for a full disk.
+/// Runs `lockon` in a shell that lets no file grow beyond so many KiB, which stands for a full disk in an
+/// unprivileged test.
 fn on_a_full_disk(place: &Place, kib: usize, words: &str) -> Output {
     // `trap` turns the signal into an error of write().
     let script = format!("ulimit -f {kib}; exec \"$0\" {words}");
@@ -53,7 +53,8 @@ fn a_disk_that_is_full_keeps_the_report_and_the_picture_of_before() {
         fails(&out, code, file);
         let said = stderr(&out);
         assert!(said.contains("File too large"), "{file}: {said}");
-        // Nobody knows the name under which it was written, and the one of before is not new.
+        // The message does not contain the temporary name under which the file was written, and does not
+        // report the old file as written.
         assert!(!said.contains("at path") && !said.contains("written:"), "{file}: {said}");
         assert_eq!((place.read(file).as_str(), names(&place)), ("the one before", before), "{file}");
     }
@@ -130,7 +131,7 @@ fn match_ends_as_grep_does() {
     // Found; one of several is enough.
     assert_eq!(matches(&succeeds(run("scene.png patch.png"))), 1);
     assert_eq!(matches(&succeeds(run("scene.png patch.png other.png missing.png"))), 2);
-    // Not found: the record says so, and nobody is told of an error.
+    // Not found: the record says so, and no error is printed.
     let out = run("scene.png missing.png");
     assert_eq!((out.status.code(), matches(&out), stderr(&out).contains("error")), (Some(1), 0, false));
     // Errors of every kind.
@@ -183,13 +184,13 @@ fn explain_tells_right_places_from_wrong_ones_and_leaves_standard_output_alone()
     {
         assert!(said.contains(name), "{said}");
     }
-    // What is proposed finds the right place alone, among twenty that were asked for.
+    // The proposed `--min-score` finds the right place alone, although `--max-matches` allows twenty.
     let mut proposed = said.split("--min-score ").skip(1).map(|rest| rest.split(' ').next().unwrap());
     let score = proposed.next().unwrap();
     let found =
         succeeds(place.lockon(&format!("match scene.png patch.png --max-matches 20 --min-score {score}")));
     assert_eq!(matches(&found).as_array().unwrap().len(), 1, "{said}");
-    // Something that is there twenty-five times.
+    // A template that occurs twenty-five times.
     let (tile, size) = (noise(3, Size::new(20, 16)), Size::new(200, 160));
     let mut many = noise(4, size);
     for copy in 0..25 {
@@ -212,7 +213,7 @@ fn explain_tells_right_places_from_wrong_ones_and_leaves_standard_output_alone()
     let places: Vec<_> =
         matches(&out).as_array().unwrap().iter().map(|m| (m["y"].clone(), m["x"].clone())).collect();
     assert_eq!(places[..6].iter().map(|(y, _)| y.as_u64().unwrap()).collect::<Vec<_>>(), [5, 5, 5, 5, 5, 37]);
-    // Something that is not there.
+    // A template that does not occur.
     let out = place.lockon("match scene.png missing.png --explain");
     assert_eq!(out.status.code(), Some(1));
     assert!(stderr(&out).contains("is not in the picture"), "{}", stderr(&out));

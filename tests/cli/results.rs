@@ -1,4 +1,4 @@
-//! Results files for other tools, held against the JSON Lines of the same run.
+//! Results files for other tools, compared with the JSON Lines of the same run.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::util::{program, root};
 
-/// What JSON Lines say of tracks that are not lost: boxes by frame and number.
+/// Returns the boxes of tracks that are not lost in JSON Lines, by frame and number.
 fn boxes(lines: &str) -> BTreeMap<(u64, u64), [f64; 4]> {
     let mut boxes = BTreeMap::new();
     for line in lines.lines() {

@@ -1,4 +1,4 @@
-//! Frames that are found in the window that boxes are picked in, and the first that is shown there.
+//! The search for a frame in the window that boxes are picked in, and the first frame that is shown there.
 
 use super::window::{Screen, drag, ends};
 use super::*;
@@ -19,8 +19,8 @@ impl Place {
     }
 }
 
-/// Presses keys one after the other. `ximagesink` looks for keys 20 times a second, and loses one that comes
-/// just while it handles other events, of which there are many when its window has opened.
+/// Presses keys one after the other. `ximagesink` looks for keys 20 times a second, and loses a key that
+/// comes just while it handles other events. Many come when its window has opened.
 fn press(screen: &Screen, window: &str, keys: &str) {
     std::thread::sleep(Duration::from_millis(500));
     for key in keys.split(' ') {
@@ -37,7 +37,7 @@ fn keys_find_the_frame_and_the_command_names_the_frame_that_was_shown() {
     for (keys, number, named) in [
         ("Right Right Right Left", 2, "@2"),
         ("shift+Right period", 26, "@26"),
-        // Numbers of what was reached by seeking are not known: times are.
+        // After a seek the frame's number is not known, but its time is.
         ("End", 119, "@4.76s"),
         ("End Left Left", 117, "@4.68s"),
         ("End shift+Left", 94, "@3.76s"),
@@ -69,7 +69,7 @@ fn the_bar_goes_to_a_place_in_the_video_and_boxes_may_be_on_several_frames() {
     let pick = screen.lockon(&place, "pick ball.mp4 -o crop.png");
     let window = screen.window("ball.mp4");
     drag(&screen, &window, (10, 10), (70, 60));
-    // With a box arrows move it, and the full stop goes on.
+    // With a box, arrows move it, and the full stop goes to the next frame.
     press(&screen, &window, "Right period a");
     // The strip begins below row 119, the bar at column 4, and the times at about column 80.
     drag(&screen, &window, (4, 132), (42, 132));
@@ -124,7 +124,7 @@ fn the_first_frame_that_is_not_empty_is_picked_on_and_that_is_said() {
     assert_eq!(String::from_utf8_lossy(&out.stdout), "lockon run dark.mp4 --track 10,10,140,100@15\n");
     let said = "frames 0 to 14 are empty (black, or one flat colour): starting at frame 15";
     assert!(stderr(&out).contains(said), "{}", stderr(&out));
-    // A frame that is asked for is the one that is shown.
+    // A frame given with `--frame` is shown, even if it is empty.
     let out = succeeds(place.lockon("pick dark.mp4 --frame 0 --box 10,10,140,100"));
     assert_eq!(String::from_utf8_lossy(&out.stdout), "lockon run dark.mp4 --track 10,10,140,100@0\n");
     assert!(!stderr(&out).contains("empty"), "{}", stderr(&out));

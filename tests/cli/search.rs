@@ -1,12 +1,13 @@
-//! Searches that take long: they can be stopped, and take as much memory as they may.
+//! Searches that take long: they can be stopped, and use as much memory as they may.
 
 use super::*;
 use std::io::Read;
 use std::process::Child;
 
-/// What a run may take to end when it is asked to. The claim is 0.2 s, on a machine that does nothing else.
+/// The maximum time for a run to end when it is asked to. The claim is 0.2 s, on a machine that does nothing
+/// else.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// What a run may take to begin, or to end after all, on a machine that does much else.
+/// The maximum time for a run to begin, or to end after all, on a busy machine.
 const LONG: Duration = Duration::from_mins(2);
 
 /// A picture of noise in large blocks, which is still something when it is halved.
@@ -29,7 +30,7 @@ fn signal(child: &Child, name: &str) {
     assert!(sent.unwrap().success());
 }
 
-/// Waits for the end, and tells the exit code and how long it took from now.
+/// Waits for the end. Returns the exit code, how long it took from now, and what the run printed.
 fn end_of(mut child: Child) -> (Option<i32>, Duration, String) {
     let asked = Instant::now();
     let status = loop {
@@ -84,7 +85,7 @@ fn a_pipe_among_pictures_is_refused() {
 
 #[test]
 fn signals_are_heard_while_a_frame_is_searched() {
-    // A frame takes minutes: a run that did not hear would not end in time by being done.
+    // A frame takes minutes: a run that ignored the signal would not end in time by being done.
     for (name, code, search, angles, scales) in [
         ("INT", 130, "exhaustive", "--angles=-180..180/4", "--scales=0.8..1.25/1.05"),
         ("TERM", 143, "pyramid", "--angles=-180..180/1", "--scales=0.5..2/1.02"),
@@ -176,7 +177,7 @@ fn auto_searches_many_directions_from_coarse_to_fine_and_says_so_once() {
     assert_eq!((search, &found["angle"]), ("pyramid".into(), &35.0.into()));
     assert_eq!(said.matches("--search exhaustive misses none").count(), 1, "{said}");
     assert!(said.contains("s a frame for 648 sizes and directions"), "{said}");
-    // What would be refused is not proposed.
+    // A search that would be refused is not proposed.
     let (search, _, said) = run("--angles=-180..180/5 --scales=0.8..1.25/1.05 --backend cpu --memory 6M");
     assert_eq!(search, "pyramid");
     assert!(said.contains("too many for --search exhaustive here"), "{said}");
@@ -189,7 +190,7 @@ fn auto_searches_many_directions_from_coarse_to_fine_and_says_so_once() {
         "{}",
         stderr(&refused)
     );
-    // Nothing else could have done it where there is no GPU.
+    // Without a GPU, no other device could have done it.
     let (_, found, said) = run("--angles=35..35/1 --search pyramid --backend auto");
     assert_eq!(found["angle"], 35.0);
     assert!(lockon::backend::cuda::device(0).is_ok() || !said.contains("the CPU does the work"), "{said}");
@@ -209,7 +210,7 @@ fn a_source_of_thousands_of_elements_is_given_up_while_it_is_built() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // It tells where before the source is opened.
+    // The address of the metrics is printed before the source is opened.
     let mut said = String::new();
     while !said.contains("metrics:") {
         let mut byte = [0];

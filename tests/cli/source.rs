@@ -1,5 +1,4 @@
-//! Where video comes from: pipes, pictures, servers that ask for a password, names that somebody made to do
-//! harm.
+//! Sources of video: pipes, pictures, servers that require a password, and malicious names.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +15,7 @@ fn through_pipe(place: &Place, file: &str, words: &str) -> Output {
     Command::new("sh").args(["-c", &script]).current_dir(place.dir.path()).output().unwrap()
 }
 
-/// Records of frames, without times of the clock and without what the container tells of time.
+/// Returns the records of frames, without times of the clock and without the container's times.
 fn found(place: &Place, name: &str) -> Vec<Value> {
     let records = timeless(&place.read(name)).into_iter().filter(|record| record["type"] == "frame");
     records.map(|record| serde_json::json!([record["frame"], record["pts_ns"], record["matches"]])).collect()
@@ -32,7 +31,7 @@ fn start(place: &Place, args: &[&str]) -> Child {
     program.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// What a run says and its exit code, which must come within the time.
+/// Waits for a run, which must end within the limit. Returns its exit code and what it printed.
 fn ends_within(mut child: Child, limit: Duration) -> (Option<i32>, String) {
     let deadline = Instant::now() + limit;
     let code = loop {
@@ -209,7 +208,7 @@ fn a_broken_picture_is_an_error_that_names_it_after_the_frames_before_it() {
                 "120 {} run seq/%04d.{ending} --threshold mean:31:5 --results out.jsonl --no-progress -y",
                 program().display()
             );
-            // GStreamer 1.22's own pngdec warns of itself where a picture is cut, which is no fault of ours.
+            // GStreamer 1.22's own pngdec warns about itself if a picture is cut; that is not lockon's error.
             let mut run = Command::new("timeout");
             run.args(words.split_whitespace()).env_remove("G_DEBUG").current_dir(place.dir.path());
             let out = run.stdin(Stdio::null()).output().unwrap();
@@ -225,7 +224,7 @@ fn a_broken_picture_is_an_error_that_names_it_after_the_frames_before_it() {
     }
 }
 
-/// A server that gives `ball.mp4` to those who have the password, and answers others by `refusal`.
+/// A server that sends `ball.mp4` to clients with the password, and answers others with `refusal`.
 fn http_server(place: &Place, refusal: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -274,7 +273,7 @@ fn http_server(place: &Place, refusal: &'static str) -> u16 {
 
 const ASKS: &str = "401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"ball\"";
 
-/// Fails if a password, or what a header makes of it, stands in the text.
+/// Fails if the text contains a password, or the header that is made of it.
 fn has_no_secret(what: &str, text: &str) {
     for secret in ["s3cret", "YWRtaW46czNjcmV0", "admin:"] {
         assert!(!text.contains(secret), "{secret} is in {what}: {text}");
@@ -300,7 +299,7 @@ fn a_password_in_an_address_is_written_nowhere() {
     assert!(printed.contains("***@127.0.0.1"), "{printed}");
     has_no_secret("the printed pipeline", &printed);
 
-    // Errors: nobody listens, wrong usage, text of one's own.
+    // Errors: a port without a listener, wrong usage, text of one's own.
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     for words in [
         format!("-vv run rtsp://admin:s3cret@127.0.0.1:{free}/x {WORK}"),
@@ -357,7 +356,7 @@ fn a_login_comes_from_a_file_or_the_environment_too() {
     let bare = format!("http://127.0.0.1:{port}/ball.mp4");
     let out = succeeds(pick(&bare, Some("admin:s3cret")));
     assert!(!stderr(&out).contains("--credentials"), "{}", stderr(&out));
-    // What is printed opens nothing with stars in it.
+    // The printed command has no login at all: an address with stars in it opens nothing.
     let out = succeeds(pick(&bare.replace("://", "://admin:s3cret@"), None));
     let line = String::from_utf8_lossy(&out.stdout);
     assert!(line.starts_with(&format!("lockon run {bare} --track 1,1,9,9")), "{line}");

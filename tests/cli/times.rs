@@ -1,5 +1,5 @@
-//! Times and parts of videos, as they are typed, frames that what was typed does not fit, and what a machine
-//! does.
+//! Times and parts of videos as they are typed, frames that do not fit the options, and the speed of a
+//! machine (`bench`).
 
 use super::{FRAMES, Place, fails, frames, stderr, succeeds};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What is typed, and what helps to type it.
+//! The command line: parsing, and help with typing.
 
 use super::*;
 
@@ -69,13 +69,13 @@ fn ends_that_are_missing_are_put_to_pipelines_of_ones_own() {
             assert_eq!(text.matches("{\"type\":\"frame\"").count(), 3, "{source} {sink}");
         }
     }
-    // What has an end of its own is not changed.
+    // A pipeline text with a sink or source of its own is not changed.
     fails(&run("videotestsrc ! fakesink", "fakesink"), 2, "appsink name=frames");
     fails(&run("videotestsrc ! appsink name=mine", "fakesink"), 2, "appsink");
     fails(&run("videotestsrc", "videotestsrc ! fakesink"), 2, "appsrc name=results");
 }
 
-/// What bash offers for the last of these words.
+/// Returns the completions that bash offers for the last of these words.
 fn offered(place: &Place, words: &[&str]) -> Vec<String> {
     let script = format!(
         "source <({} completions bash); COMP_WORDS=(lockon {}); COMP_CWORD={}; \

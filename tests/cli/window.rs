@@ -1,7 +1,7 @@
 //! Pauses, the window that a run is watched in, and the one that boxes are picked in.
 //!
-//! What needs a window opens it on an Xvfb of its own, and is done by xdotool; where these are not installed
-//! it says so.
+//! Tests that need a window open it on an Xvfb of their own and operate it with xdotool. If these are not
+//! installed, the tests report it.
 
 use std::io::{BufRead, BufReader};
 use std::process::Child;
@@ -15,7 +15,7 @@ use super::*;
 use crate::say;
 use crate::util::{Job, MemorySink, MemorySource};
 
-/// Asks again and again, for 60 s at most.
+/// Repeats a check until it is true, for at most 60 s.
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_mins(1);
     while !is_so() {
@@ -24,7 +24,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Long enough that what must not happen would have happened.
+/// Long enough that a forbidden effect would have happened.
 const A_WHILE: Duration = Duration::from_millis(300);
 
 #[test]
@@ -94,7 +94,7 @@ fn a_live_source_drops_what_comes_in_a_pause() {
         job.control.pause(false);
         let (summary, outcome) = run.join().unwrap();
         outcome.unwrap();
-        // 50 came in the second, of which few may wait.
+        // 50 frames came in the second, and only a few of them may wait.
         assert!(summary.dropped >= 40, "{} dropped", summary.dropped);
         assert!(frames()[before.len()] >= before.last().unwrap() + 40, "{:?}", frames());
     });
@@ -222,7 +222,7 @@ fn a_screen_that_does_not_answer_is_an_error_and_no_crash() {
     for words in ["run ball.mp4 --threshold mean:31:5 --display --no-progress", "pick ball.mp4"] {
         // No server has so high a number.
         let out = without_a_screen(&place, words, Some(":65000"));
-        // Libraries of windows say something of their own too.
+        // Libraries of windows print messages of their own too.
         let said = stderr(&out);
         assert_eq!(out.status.code(), Some(1), "{said}");
         assert!(said.contains("no window can be opened"), "{said}");
@@ -273,7 +273,8 @@ pub(super) struct Screen {
     pub(super) name: String,
 }
 
-/// Says that a test is skipped for want of a screen, which is a failure if `LOCKON_REQUIRE_SCREEN` is set.
+/// Reports that a test is skipped because there is no screen. That is a failure if `LOCKON_REQUIRE_SCREEN` is
+/// set.
 fn no_screen(why: &str) -> Option<Screen> {
     let is_required = std::env::var_os("LOCKON_REQUIRE_SCREEN").is_some();
     assert!(!is_required, "LOCKON_REQUIRE_SCREEN is set: {why}");
@@ -282,10 +283,11 @@ fn no_screen(why: &str) -> Option<Screen> {
 }
 
 impl Screen {
-    /// `None`, which is said, where Xvfb and xdotool are not installed.
+    /// Starts an X server; returns `None`, with a message, if Xvfb and xdotool are not installed.
     pub(super) fn new() -> Option<Self> {
         let mut command = Command::new("Xvfb");
-        // Without -noreset it begins anew when its last client leaves, and drops one that comes just then.
+        // Without -noreset it starts again when its last client leaves, and drops a client that connects just
+        // then.
         command.args(["-displayfd", "1", "-screen", "0", "800x600x24", "-nolisten", "tcp", "-noreset"]);
         let started = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let has_xdotool = Command::new("xdotool").arg("version").output().is_ok();
@@ -325,7 +327,7 @@ impl Screen {
         assert!(done.status.success(), "{}", stderr(&done));
     }
 
-    /// The window with that in its name, once there is one.
+    /// Returns the window with that text in its name, once there is one.
     pub(super) fn window(&self, name: &str) -> String {
         let mut found = String::new();
         wait_until("the window", || {
@@ -343,7 +345,7 @@ impl Drop for Screen {
     }
 }
 
-/// What a program says at its end, which must come within a minute.
+/// Returns the output of a program, which must end within a minute.
 pub(super) fn ends(mut child: Child) -> Output {
     wait_until("the end of the program", || child.try_wait().unwrap().is_some());
     child.wait_with_output().unwrap()
@@ -436,7 +438,7 @@ pub(super) fn drag(screen: &Screen, window: &str, (x, y): (u32, u32), (to_x, to_
         "mouseup 1".to_owned(),
     ] {
         screen.xdotool(&words);
-        // The output looks for what the mouse did 20 times a second, and of its moves takes the last.
+        // The output looks for the mouse's events 20 times a second, and of its moves uses the last.
         std::thread::sleep(Duration::from_millis(150));
     }
 }
@@ -496,7 +498,7 @@ fn what_is_dragged_over_a_running_video_is_followed_what_is_clicked_forgotten_an
         "videotestsrc num-buffers=1500 pattern=smpte ! video/x-raw,format=I420,width=160,height=120,framerate=25/1 \
          ! x264enc speed-preset=ultrafast ! mp4mux ! filesink location=bars.mp4",
     );
-    // Nothing is asked for but the window.
+    // The only option is the window (`--display`).
     let run = screen.lockon(&place, "run bars.mp4 --display --results out.jsonl --no-progress");
     let window = screen.window("bars.mp4");
     let said = |what: &str| {
@@ -521,7 +523,7 @@ fn what_is_dragged_over_a_running_video_is_followed_what_is_clicked_forgotten_an
         (&orders[0]["id"], &orders[0]["box"], &orders[1]["id"]),
         (&1.into(), &"60,70,32,36".into(), &1.into())
     );
-    // It was dragged over what the window showed, some frames before what was searched.
+    // The box was dragged over the frame in the window, some frames before the frame that was searched.
     let (at, from) = (orders[0]["at"].as_u64().unwrap(), orders[0]["frame"].as_u64().unwrap());
     assert!(at < from && from - at < 16, "{at}, {from}");
     let until = orders[1]["frame"].as_u64().unwrap();

@@ -1,4 +1,4 @@
-//! Receivers that fail beside others, that must prove who they are, and whose addresses are secrets.
+//! Receivers that fail beside others, that require authentication, and whose addresses are secrets.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,7 +18,7 @@ use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 use super::{Broker, lockon, said, wait_for};
 use crate::util::root;
 
-/// A web server that takes what is posted to it.
+/// A web server that accepts everything that is posted to it.
 struct Hook {
     port: u16,
     /// Paths and bodies.
@@ -26,7 +26,7 @@ struct Hook {
 }
 
 impl Hook {
-    /// With a certificate it talks TLS alone.
+    /// With a certificate it accepts only TLS.
     fn start(tls: Option<Arc<ServerConfig>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, taken) = (listener.local_addr().unwrap().port(), Arc::default());
@@ -48,7 +48,7 @@ impl Hook {
     }
 }
 
-/// Takes what comes in a connection, until it ends.
+/// Reads everything from a connection, until it ends.
 fn serve(stream: impl Read + Write, taken: &Mutex<Vec<(String, Value)>>) {
     let mut stream = BufReader::new(stream);
     let (mut path, mut length, mut line) = (String::new(), 0, String::new());
@@ -68,7 +68,7 @@ fn serve(stream: impl Read + Write, taken: &Mutex<Vec<(String, Value)>>) {
     }
 }
 
-/// A run of the clip of cars, in which a box is followed, with these words too.
+/// A run of the clip of cars in which a box is followed, with these further arguments.
 fn run(dir: &Path, words: &[&str]) -> Command {
     let clip = root().join("examples/media/cars.mp4");
     let mut command =
@@ -92,7 +92,7 @@ fn a_receiver_that_fails_is_told_of_once_and_ends_no_other() {
     let full = File::options().write(true).open("/dev/full").unwrap();
     let output = run(dir.path(), &words).stdout(full).stderr(Stdio::piped()).output().unwrap();
     let said = said(&output);
-    // What went wrong is the end of the run, and not before its end.
+    // The failed receiver makes the run end with an error, and does not end it early.
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("events to stdout: No space left on device"), "{said}");
     assert!(said.matches("no more events are sent there").count() <= 1, "{said}");
@@ -144,7 +144,7 @@ fn a_track_is_gone_before_a_video_is_complete() {
     let pipe = dir.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let (goes_on, go_on) = std::sync::mpsc::channel();
-    // A frame is more than a pipe holds: the output cannot end before somebody reads.
+    // A frame is larger than a pipe's buffer: the output cannot end before the pipe is read.
     let reader = std::thread::spawn(move || {
         let mut pipe = File::open(pipe).unwrap();
         go_on.recv().unwrap();
@@ -187,7 +187,7 @@ fn no_secret_of_an_address_is_noted_however_it_was_typed() {
     }
     let paths: Vec<_> = hook.taken().into_iter().map(|(path, _)| path).collect();
     assert!(paths.iter().any(|path| path == "/cars/s3cret?k=s3cret"), "{paths:?}");
-    // A job that is printed cannot be run with what is left of the address.
+    // A printed job cannot be run with the part of the address that is left in it.
     let job = run(dir.path(), &["--events", &other, "--print-job"]).output().unwrap();
     let text = String::from_utf8(job.stdout.clone()).unwrap();
     assert!(job.status.success() && !text.contains("s3cret") && said(&job).contains("@FILE"), "{text}");
@@ -205,7 +205,7 @@ fn an_address_can_come_from_a_pipe_and_is_one_line() {
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
     let child =
         run(dir.path(), &["--max-frames", "2", "--events", "@pipe"]).stderr(Stdio::piped()).spawn().unwrap();
-    // Said once, to whoever reads it first.
+    // The pipe gives the address once, to its first reader.
     std::fs::write(&path, format!("http://127.0.0.1:{}/s3cret\n", hook.port)).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", said(&output));

@@ -1,4 +1,4 @@
-//! What people expect of any element: types of properties, values over time, presets, threads.
+//! Conventions of all elements: types of properties, values over time, presets, threads.
 
 use gst_controller::prelude::*;
 
@@ -56,7 +56,7 @@ fn a_controlled_number_counts_for_the_frames_of_its_time_with_frames_in_flight()
     let binding = gst_controller::DirectControlBinding::new_absolute(&element, "max-matches", &source);
     element.add_control_binding(&binding).unwrap();
     let mut harness = harness(&element, PixelFormat::GRAY8);
-    // Whoever holds back what is told of properties holds back no value.
+    // A caller that holds back notifications of properties does not hold back their values.
     let held_back = element.freeze_notify();
     // Two wait and three are in flight, so that these are set for one frame while others are searched.
     let mut found = Vec::new();

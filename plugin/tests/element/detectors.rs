@@ -1,10 +1,10 @@
-//! What a detector in front finds, and what applications read of it.
+//! Detections from a detector in front of the element, and the results that applications read.
 
 use lockon_messages::{Match, Results, Track, TrackState};
 
 use super::*;
 
-/// Puts a region of interest on a frame, as a detector does, at `off` from where the pattern is.
+/// Adds a region of interest to a frame, as a detector does, at `off` from the pattern's place.
 fn detect(buffer: &mut gst::Buffer, label: &str, n: u64, (dx, dy): (i32, i32)) {
     let (x, y) = place(n);
     let rect = ((x as i32 + dx) as u32, (y as i32 + dy) as u32, 15, 13);

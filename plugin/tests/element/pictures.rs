@@ -5,7 +5,8 @@ use lockon_gst::source;
 
 use super::*;
 
-/// How frames of a format of that name are laid out whose planes are made by a copy, with padded rows.
+/// Returns a frame of the named format with padded rows, and its layout. The planes of these formats are made
+/// by a copy.
 fn padded(name: &str) -> (gst_video::VideoInfo, gst::Buffer) {
     let format = name.parse::<gst_video::VideoFormat>().unwrap();
     let (width, height) = (SIZE.width as u32, SIZE.height as u32);
@@ -52,7 +53,7 @@ fn converted(n: u64, name: &str) -> gst::Buffer {
     to
 }
 
-/// The same picture in the format whose planes are made of it.
+/// Returns the picture, and its caps, in the format that the mapped planes are in.
 fn gathered(buffer: &gst::Buffer, info: &gst_video::VideoInfo) -> (gst::Buffer, gst::Caps) {
     let (_, format) = source::describe(&info.to_caps().unwrap()).unwrap();
     let picture = source::Mapper::default().picture(buffer.clone(), info, &format).unwrap();
@@ -328,8 +329,8 @@ fn a_composition_that_a_sink_lays_over_a_frame_shows_the_overlay() {
         composition.blend(&mut canvas).unwrap();
         drop(canvas);
         let laid = bytes(&came);
-        // On a picture without colours of its own both show the same, but for rounding: each of what lies
-        // over one another is rounded in a painting, and the whole once more where it is laid over the
+        // On a picture without colours of its own both show the same, except for rounding. In a painting,
+        // each of the layers is rounded. An overlay is rounded once more as a whole where it is laid over the
         // picture.
         let off = expected.iter().zip(&laid).map(|(painted, laid)| painted.abs_diff(*laid)).max().unwrap();
         assert!(off <= 4, "frame {n}: {off}");
@@ -395,7 +396,8 @@ fn a_composition_goes_where_only_frames_with_pictures_over_them_are_taken() {
     });
     play(&pipeline);
     assert_eq!(counted.load(Ordering::SeqCst), 5);
-    // Whoever asks in front of it hears of no pictures, and can send what the sink takes only with them.
+    // A caps query in front of the element returns no caps with overlays. Caps without them are accepted,
+    // although the sink accepts frames only with overlays.
     let pad = pipeline.by_name("l").unwrap().static_pad("sink").unwrap();
     pipeline.set_state(gst::State::Ready).unwrap();
     let plain = |width: i32| {

@@ -1,4 +1,4 @@
-//! `lockon jobs` and `lockon workers`: what a farm is at.
+//! `lockon jobs` and `lockon workers`: the state of a farm.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -24,11 +24,10 @@ const MOST: usize = 20;
 /// Maximum characters of a job's name and of an error.
 const LONGEST: usize = 100;
 
-/// Between two tables that are watched.
+/// Time between two tables with `--watch`.
 const WATCH: Duration = Duration::from_secs(2);
 
-/// In which order jobs are shown: what somebody may want to do something about comes last, and is nearest to
-/// the prompt.
+/// The order in which jobs are shown: those that may need the user's action come last, nearest to the prompt.
 const ORDER: [Status; 5] = [Status::Done, Status::Cancelled, Status::Queued, Status::Running, Status::Failed];
 
 pub(in crate::cli) fn jobs(args: &JobsArgs) -> Result<Outcome> {
@@ -202,7 +201,7 @@ enum What {
     Purge,
 }
 
-/// Changes jobs that were named, or all that can be changed so.
+/// Changes jobs that were named, or all whose status allows this change.
 fn change(
     what: What,
     args: &ChangeArgs,
@@ -233,7 +232,8 @@ fn change(
     Ok(Outcome::Done)
 }
 
-/// The number of the job that begins so. One whose record cannot be read can only be purged.
+/// Returns the number of the job that begins with the typed text. A job whose record cannot be read can only
+/// be purged.
 fn find(records: &Records, typed: &str, what: What) -> lockon::Result<String> {
     let readable = records.readable.iter().map(|record| (&record.job.id, None));
     let all = readable.chain(records.unreadable.iter().map(|bad| (&bad.id, Some(bad))));

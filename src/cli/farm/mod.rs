@@ -1,4 +1,4 @@
-//! The commands of a farm: words for people.
+//! The commands of a farm: messages for the user.
 
 mod args;
 mod jobs;

@@ -1,4 +1,4 @@
-//! `lockon submit`: what was typed becomes jobs.
+//! `lockon submit`: turns the command line into jobs.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -49,11 +49,11 @@ pub(in crate::cli) fn submit(args: &SubmitArgs) -> Result<Outcome> {
     let collect = args.collect.as_deref().map(|folder| make_room(folder, &wholes, args)).transpose()?;
     let farm = Farm::connect(&access)?;
     let submitted = farm.submit(&jobs)?;
-    // Scripts ask for jobs by their numbers.
+    // Scripts refer to jobs by their numbers.
     let ids: String = wholes.iter().map(|job| format!("{}\n", job.id)).collect();
     let printed = print(&ids);
     log::say(&describe(&submitted));
-    // A script that has no numbers must not submit them again.
+    // A script that got no numbers must not submit the jobs again.
     printed.context("the jobs were submitted, but their numbers could not be printed")?;
     let bad: Vec<_> =
         jobs.iter().zip(&submitted).filter(|(_, told)| **told == Submitted::Unreadable).collect();
@@ -72,7 +72,7 @@ pub(in crate::cli) fn submit(args: &SubmitArgs) -> Result<Outcome> {
     wait(&farm, &wholes, collect.as_ref(), !args.no_progress)
 }
 
-/// Refuses a file that is not there: it is a typing error more often than a file that only workers have.
+/// Refuses a file that does not exist: it is a typing error more often than a file that only workers have.
 fn is_there(request: &Request) -> lockon::Result<()> {
     let Input::File(path) = request.parsed_input()? else { return Ok(()) };
     path.metadata().map(drop).map_err(|error| {
@@ -105,7 +105,8 @@ fn jobs(videos: &[(String, Request)], terms: Terms) -> Result<Vec<Job>> {
     Ok(jobs)
 }
 
-/// The folder that results come back to. Files there that are no results of these jobs need a confirmation.
+/// Prepares the folder that results come back to. Files there that are no results of these jobs need a
+/// confirmation.
 fn make_room(folder: &Path, jobs: &[Job], args: &SubmitArgs) -> Result<Collect> {
     std::fs::create_dir_all(folder).map_err(lockon::Error::file("create", folder))?;
     let mut lost = Vec::new();

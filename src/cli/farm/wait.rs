@@ -24,13 +24,14 @@ use super::super::signals::Signals;
 use super::super::words::counted;
 use super::{line, of_jobs, said_of};
 
-/// Between two questions how far all are; longer where the answer takes long.
+/// Time between two queries of the jobs' progress; longer if the answer takes long.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Between two lines in a log.
+/// Time between two lines in a log.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Between two looks for workers while no job runs. A worker that has just started has reported by then.
+/// Time between two checks for workers while no job runs. A worker that has just started has reported by
+/// then.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// Maximum failed jobs that are listed at the end.
@@ -42,7 +43,7 @@ const FORGOTTEN: &str = "the farm does not know it any more: somebody purged it,
 const STOPPING: &str =
     "jobs go on without this: `lockon jobs` tells how far, and the same command waits again";
 
-/// Waits until nothing more will come of these jobs, and brings the results of those that are done into a
+/// Waits until no more results can come from these jobs, and copies the results of those that are done into a
 /// folder, if one is named.
 pub(super) fn wait(farm: &Farm, jobs: &[Job], collect: Option<&Collect>, shows: bool) -> Result<Outcome> {
     let signals = Signals::watch_saying(STOPPING)?;
@@ -112,7 +113,7 @@ fn look(
         told.tell(&record, fault);
     }
     for id in unknown {
-        // A list may miss what changes meanwhile.
+        // A list may miss changes that happen while it is made.
         if farm.record(&id)?.is_none()
             && let Some(name) = open.remove(&*id)
         {
@@ -200,7 +201,7 @@ fn taken(path: &Path) -> String {
     )
 }
 
-/// Waits a while; false if the program is to end.
+/// Waits a while; false if the program should end.
 fn pause(time: Duration, control: &Control) -> bool {
     let until = Instant::now() + time;
     while Instant::now() < until && !control.is_stopped() {
@@ -288,7 +289,7 @@ impl Told {
             let places = if job.live { worker.cameras } else { worker.jobs };
             worker.version == job.version && !worker.draining && places > 0
         };
-        // A server that is away is reported by the next question for the jobs.
+        // If the server is away, the next query of the jobs reports it.
         let Ok((workers, _)) = farm.workers() else { return };
         let lonely = jobs.find(|job| !workers.iter().any(|worker| takes(worker, job)));
         self.looked = Some(Instant::now());
