@@ -41,9 +41,9 @@
 
 pub use lockon_core::{
     Error, Result, appearances, change, colour, config, control, device_memory, engine, error, excerpt,
-    files, frame, judge, kept, locks, memory, metrics, orders, output, overlay, paced, ports, recycle,
-    reference, results, search, shell, simd, stats, still, surface, tally, template, text, tracker, watch,
-    workers,
+    files, frame, judge, kept, locks, memory, message, metrics, orders, output, overlay, paced, ports,
+    recycle, reference, results, search, shell, simd, stats, still, surface, tally, template, text, tracker,
+    watch, workers,
 };
 #[cfg(feature = "events")]
 pub use lockon_events as events;

@@ -75,14 +75,15 @@ impl OverwriteArgs {
     }
 }
 
-/// True if what is at `path` would be lost: a file, reached through links or not. Devices, pipes, and what
+/// True if what is at `path` would be lost: a file that is not empty, reached through links or not. Devices, pipes, and what
 /// the shell has opened for the program are meant to be written to.
 fn is_lost(path: &Path) -> bool {
     let is_open_already = path == Path::new("/dev/stdout")
         || path == Path::new("/dev/stderr")
         || path.starts_with("/dev/fd")
         || path.starts_with("/proc/self/fd");
-    !is_open_already && path.is_file()
+    // A run that was killed before its first frame leaves empty files.
+    !is_open_already && path.metadata().is_ok_and(|about| about.is_file() && about.len() > 0)
 }
 
 /// Asks the user at the terminal. No answer is no.

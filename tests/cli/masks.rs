@@ -98,6 +98,14 @@ fn ffv1_keeps_every_sample_of_the_ordinary_picture() {
 }
 
 #[test]
+fn masks_may_be_written_beside_the_pictures_that_are_read() {
+    let place = place();
+    let masks = pictures(&place);
+    succeeds(place.lockon(&format!("run in --threshold {METHOD} -o in/m%04d.png --no-progress")));
+    assert_eq!(place.path("in").read_dir().unwrap().count(), 2 * masks.len());
+}
+
+#[test]
 fn pictures_have_the_numbers_of_their_frames() {
     let place = place();
     let masks = pictures(&place);
@@ -156,7 +164,7 @@ fn a_run_whose_numbered_pictures_are_there_is_done() {
     let words =
         format!("run in --threshold {METHOD} --no-progress --skip-done --results a.jsonl -o %04d.png");
     succeeds(place.lockon(&words));
-    assert!(stderr(&succeeds(place.lockon(&words))).contains("1 of 1 videos are done already"));
+    assert!(stderr(&succeeds(place.lockon(&words))).contains("the video is done already"));
     for number in 0..7 {
         std::fs::remove_file(place.path(&format!("{number:04}.png"))).unwrap();
     }

@@ -34,13 +34,17 @@ fn a_script_overwrites_nothing_unless_it_says_so() {
 #[cfg(unix)]
 fn two_runs_of_one_output_at_the_same_time_do_not_mix() {
     let place = Place::new();
-    let source = "videotestsrc is-live=true num-buffers=75 ! video/x-raw,format=GRAY8,width=160,height=120,framerate=25/1 ! appsink name=frames";
-    let run = |outputs: &[&str]| {
+    let run = |frames: u32, outputs: &[&str]| {
+        let source = format!(
+            "videotestsrc is-live=true num-buffers={frames} ! \
+             video/x-raw,format=GRAY8,width=160,height=120,framerate=25/1 ! appsink name=frames"
+        );
         let mut run = Command::new("timeout");
         run.arg("120").arg(program()).args([
             "run",
             "--source",
-            source,
+            &source,
+            "--lossless",
             "--threshold",
             "mean:31:5",
             "--no-progress",
@@ -48,23 +52,31 @@ fn two_runs_of_one_output_at_the_same_time_do_not_mix() {
         run.args(outputs).current_dir(place.dir.path()).stdin(Stdio::null()).stderr(Stdio::piped());
         run
     };
-    let first = run(&["-o", "two.mp4", "--results", "two.jsonl", "--report", "two.html"]).spawn().unwrap();
+    // Long enough for three programs to start beside it.
+    let first =
+        run(300, &["-o", "two.mp4", "--results", "two.jsonl", "--report", "two.html"]).spawn().unwrap();
     let is_begun = || place.path("two.jsonl").metadata().is_ok_and(|about| about.len() > 0);
+    let start = std::time::Instant::now();
     while !is_begun() {
+        assert!(start.elapsed() < std::time::Duration::from_mins(1), "the first run does not begin");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     for outputs in
         [["-y", "-o", "two.mp4"], ["-y", "--results", "./two.jsonl"], ["-y", "--report", "two.html"]]
     {
-        fails(&run(&outputs).output().unwrap(), 1, "another process writes it: give each run its own name");
+        fails(
+            &run(5, &outputs).output().unwrap(),
+            1,
+            "another process writes it: give each run its own name",
+        );
     }
     let first = succeeds(first.wait_with_output().unwrap());
-    assert!(stderr(&first).contains("75 frames"), "{}", stderr(&first));
-    assert_eq!(place.play("two.mp4"), 75);
-    assert_eq!(frames(&place.records("two.jsonl")).len(), 75);
+    assert!(stderr(&first).contains("300 frames"), "{}", stderr(&first));
+    assert_eq!(place.play("two.mp4"), 300);
+    assert_eq!(frames(&place.records("two.jsonl")).len(), 300);
     assert!(place.read("two.html").contains("</html>"));
     // Its end frees the names.
-    succeeds(run(&["-y", "--results", "two.jsonl"]).output().unwrap());
+    succeeds(run(5, &["-y", "--results", "two.jsonl"]).output().unwrap());
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn pictures_keep_their_colours_where_something_is_followed_or_shown() {
         std::fs::write(place.path(&format!("in/{number}.jpg")), jpeg(&coloured(61, 43), None)).unwrap();
     }
     lockon::still::save(&place.path("part.png"), noise(1, Size::new(9, 7)).as_ref()).unwrap();
-    std::fs::write(place.path("orders.jsonl"), "").unwrap();
+    std::fs::write(place.path("orders.jsonl"), "{\"type\":\"run\"}\n").unwrap();
     for (option, format) in [
         ("", "GRAY8"),
         ("--jobs 1", "GRAY8"),
@@ -63,7 +63,8 @@ fn pictures_keep_their_colours_where_something_is_followed_or_shown() {
         let mut words: Vec<_> =
             "run in --threshold mean:3:1 --results out.jsonl -y --no-progress".split(' ').collect();
         words.extend(option.split_whitespace());
-        let out = place.lockon_args(&words);
+        let _ = std::fs::remove_file(place.path("out.jsonl"));
+        let out = succeeds(place.lockon_args(&words));
         let records = place.records("out.jsonl");
         assert_eq!(records[0]["format"], format, "{option}: {}", stderr(&out));
     }

@@ -348,7 +348,9 @@ impl DeviceFault {
             Self::Lost { .. } => {
                 Message::new("run again, or with {}", [Setting::with("on-device-loss", "cpu")])
             }
-            Self::OfKernels(fault) => fault.remedy()?.and(" and no {}", [Setting::named("kernel")]),
+            Self::OfKernels(fault) => {
+                fault.remedy()?.and(Message::new(" and no {}", [Setting::named("kernel")]))
+            }
             Self::NoSuchDevice { .. } | Self::Launch { .. } | Self::Other(_) => return None,
         })
     }

@@ -51,19 +51,42 @@ pub const ON_CPU: Setting = Setting::with("backend", "cpu");
 /// The search from coarse to fine.
 pub const PYRAMID: Setting = Setting::with("search", "pyramid");
 
-/// A text in which `{}` stands for settings. As text it has those of [`Dialect::Options`].
+/// A text that names settings. As text it has those of [`Dialect::Options`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    text: Cow<'static, str>,
+    /// The text in front of each setting, and behind the last one.
+    parts: Vec<Cow<'static, str>>,
     settings: Vec<Setting>,
 }
 
 impl Message {
-    /// A text with as many `{}` as there are settings.
-    pub fn new(text: impl Into<Cow<'static, str>>, settings: impl IntoIterator<Item = Setting>) -> Self {
-        let (text, settings) = (text.into(), settings.into_iter().collect::<Vec<_>>());
-        debug_assert_eq!(text.matches("{}").count(), settings.len(), "{text}");
-        Self { text, settings }
+    /// Returns a text in which each `{}` is replaced by the next setting. Other text, which may have braces of its
+    /// own, is appended by [`Self::followed_by`].
+    ///
+    /// # Panics
+    /// If there are not as many `{}` as settings.
+    pub fn new(text: &'static str, settings: impl IntoIterator<Item = Setting>) -> Self {
+        let (parts, settings): (Vec<_>, Vec<_>) =
+            (text.split("{}").map(Cow::Borrowed).collect(), settings.into_iter().collect());
+        assert_eq!(parts.len(), settings.len() + 1, "{text}");
+        Self { parts, settings }
+    }
+
+    /// Appends text as it is.
+    #[must_use]
+    pub fn followed_by(mut self, text: &str) -> Self {
+        self.parts.last_mut().expect("a message has text").to_mut().push_str(text);
+        self
+    }
+
+    /// Appends another message.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        let mut parts = other.parts.into_iter();
+        self = self.followed_by(&parts.next().unwrap_or_default());
+        self.parts.extend(parts);
+        self.settings.extend(other.settings);
+        self
     }
 
     /// True if the message names this setting.
@@ -71,24 +94,11 @@ impl Message {
         self.settings.contains(setting)
     }
 
-    /// The message, and more behind it.
-    #[must_use]
-    pub fn and(mut self, text: &str, settings: impl IntoIterator<Item = Setting>) -> Self {
-        self.text = (self.text.into_owned() + text).into();
-        self.settings.extend(settings);
-        self
-    }
-
     /// The text with its settings in a dialect.
     pub fn told(&self, dialect: Dialect) -> String {
-        let mut settings = self.settings.iter();
-        let mut parts = self.text.split("{}");
-        let mut told = parts.next().unwrap_or_default().to_owned();
-        for part in parts {
-            told += &settings.next().map_or_else(String::new, |setting| setting.told(dialect));
-            told += part;
-        }
-        told
+        let settings = self.settings.iter().map(|setting| setting.told(dialect));
+        let settings = settings.chain([String::new()]);
+        self.parts.iter().zip(settings).fold(String::new(), |told, (part, setting)| told + part + &setting)
     }
 }
 
@@ -108,11 +118,11 @@ mod tests {
             Message::new("use a smaller {} if it is not 1, or {}", [Setting::named("depth"), ON_CPU]);
         assert_eq!(message.to_string(), "use a smaller --depth if it is not 1, or --backend cpu");
         assert_eq!(message.told(Dialect::Properties), "use a smaller depth if it is not 1, or backend=cpu");
-        let message = message.and(" and no {}", [Setting::named("kernel")]);
+        let message = message.and(Message::new(" and no {}", [Setting::named("kernel")]));
         assert!(message.told(Dialect::Properties).ends_with("or backend=cpu and no kernel"));
         assert!(message.names(&ON_CPU) && !message.names(&Setting::named("backend")));
-        // Values have no braces of their own.
-        let message = Message::new("{} has nothing to do here", [Setting::of("kernel", &"{}")]);
-        assert_eq!(message.to_string(), "--kernel {} has nothing to do here");
+        // Braces of values and of text that is appended stay.
+        let message = Message::new("{}: line ", [Setting::of("control", &"{}")]).followed_by("7 is {}");
+        assert_eq!(message.told(Dialect::Properties), "control={}: line 7 is {}");
     }
 }

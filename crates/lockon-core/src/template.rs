@@ -341,13 +341,11 @@ impl Bank {
             }
         }
         if pixels > MAX_BANK_PIXELS {
-            return Err(Error::Settings(Message::new(
-                format!(
-                    "templates in all sizes and directions have {pixels} pixels, more than {MAX_BANK_PIXELS}: \
-                     {{}} makes them as it needs them"
-                ),
-                [PYRAMID],
-            )));
+            let text = format!(
+                "templates in all sizes and directions have {pixels} pixels, more than {MAX_BANK_PIXELS}: "
+            );
+            let remedy = Message::new("{} makes them as it needs them", [PYRAMID]);
+            return Err(Error::Settings(Message::new("", []).followed_by(&text).and(remedy)));
         }
         let wanted = Bytes(2 * pixels);
         if wanted > limit {
@@ -366,7 +364,8 @@ impl Bank {
 
     /// As [`Self::expanded`], for a run that may use `limit` of memory, and that `check` ends.
     ///
-    /// # Errors As [`Self::expanded`]; `MemoryLimit` if the pixels and masks of all members would use more;
+    /// # Errors
+    /// As [`Self::expanded`]; `MemoryLimit` if the pixels and masks of all members would use more;
     /// the errors of `check`.
     pub fn expanded_within(
         templates: &[Template],

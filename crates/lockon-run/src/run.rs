@@ -151,6 +151,7 @@ impl Prepared {
     /// `Stopped` if `control` was; `Usage` if the request needs an outlet that is missing; whatever cannot be
     /// opened.
     pub fn start(mut self, control: &Control, outlets: &[Arc<dyn Outlet>]) -> Result<Run> {
+        outlet::check(&self.request, outlets)?;
         control.repeat(self.request.orders_until_stopped(control)?);
         control.begin_with_zones(self.request.zone.clone());
         if self.request.display {
@@ -453,7 +454,9 @@ fn claimed(request: &Request) -> Result<Vec<Claim>> {
     let goes_on = |path: &Path| {
         request.rolling().keeps_files() && request.results.iter().any(|name| Path::new(name) == path)
     };
-    let files = request.output_files().into_iter().filter(|path| !goes_on(path));
+    // Each picture of a numbered output has a name of its own.
+    let is_one = |path: &PathBuf| !goes_on(path) && Numbered::of(path).is_none();
+    let files = request.output_files().into_iter().filter(is_one);
     files.filter_map(|path| Claim::take(&path).transpose()).collect()
 }
 

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::files;
+use crate::message::{Message, Setting};
 use crate::ports::Sink;
 
 mod coco;
@@ -87,13 +88,14 @@ impl Format {
 /// Refuses results files of a kind that is not written, and standard output for several.
 ///
 /// # Errors
-/// `Usage`.
+/// `Usage`, `Settings`.
 pub fn check(paths: &[String]) -> Result<()> {
     for path in paths {
         Format::of(path)?;
     }
     if paths.iter().filter(|path| *path == "-").count() > 1 {
-        return Err(Error::Usage("--results - is given twice".into()));
+        let twice = Message::new("{} is given twice", [Setting::with("results", "-")]);
+        return Err(Error::Settings(twice));
     }
     Ok(())
 }

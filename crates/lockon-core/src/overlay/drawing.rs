@@ -21,8 +21,8 @@ pub struct Drawing {
     pub(super) notes: Notes,
 }
 
-/// Mixes something into the pixels of an area: an `over` with an opacity `o` of 0 to 255 makes `(under * (255
-/// - o) + over * o + 127) / 255` of the value `under` it, rounded down.
+/// Mixes something into the pixels of an area: an `over` with an opacity `o` of 0 to 255 makes of the value
+/// `under` it `(under * (255 - o) + over * o + 127) / 255`, rounded down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
     /// Columns and rows of luma, never empty; all lie in the picture.

@@ -10,6 +10,7 @@ use super::Request;
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
 use lockon_core::files;
+use lockon_core::message::{Message, Setting};
 use lockon_core::orders::Repeated;
 
 /// Maximum bytes of a line, which is held in memory. An order may add several templates of millions of
@@ -78,7 +79,7 @@ fn read(from: impl Read, path: &Path) -> Result<Vec<Repeated>> {
         if reader.by_ref().take(MAX_LINE + 1).read_until(b'\n', &mut line).map_err(file)? == 0 {
             break;
         }
-        let usage = |what: &str| Error::Usage(format!("--control {}: line {number} {what}", path.display()));
+        let usage = |what: &str| of_file(path, &format!("line {number} {what}"));
         if line.len() as u64 > MAX_LINE {
             return Err(usage(&format!("is longer than {} MiB", MAX_LINE >> 20)));
         }
@@ -115,7 +116,7 @@ fn read(from: impl Read, path: &Path) -> Result<Vec<Repeated>> {
         }
     }
     if runs == 0 {
-        return Err(Error::Usage(format!("--control {}: the file is empty", path.display())));
+        return Err(of_file(path, "the file is empty"));
     }
     if runs > 1 {
         tracing::warn!(
@@ -126,6 +127,12 @@ fn read(from: impl Read, path: &Path) -> Result<Vec<Repeated>> {
         );
     }
     Ok(orders)
+}
+
+/// The error of a file of orders.
+fn of_file(path: &Path, what: &str) -> Error {
+    let file = Setting::of("control", &path.display());
+    Error::Settings(Message::new("{}: ", [file]).followed_by(what))
 }
 
 /// Reads a line of a results file. The error says what the line is.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::request::{Field, Request};
+use crate::request::{FIELDS, Field, Request};
 use lockon_core::error::{Error, Result};
 use lockon_core::ports::Sink;
 use lockon_core::surface::Traffic;
@@ -31,18 +31,27 @@ pub struct Opening<'a> {
     pub traffic: &'a Traffic,
 }
 
+/// Refuses a request with an option that no outlet fulfils.
+///
+/// # Errors
+/// `Usage`.
+pub(super) fn check(request: &Request, outlets: &[Arc<dyn Outlet>]) -> Result<()> {
+    let is_missing = |field: &&Field| {
+        field.spec.needs_outlet
+            && field.is_set(request)
+            && outlets.iter().all(|outlet| outlet.option() != field.name)
+    };
+    match FIELDS.iter().find(is_missing) {
+        Some(field) => Err(Error::Usage(format!("{}: no outlet of the run is for it", field.option()))),
+        None => Ok(()),
+    }
+}
+
 /// Opens the outlets whose options the request has.
 ///
 /// # Errors
-/// `Usage` if the request has an option that no outlet fulfils; whatever cannot be opened.
+/// Whatever cannot be opened.
 pub(super) fn open_all(opening: &Opening<'_>, outlets: &[Arc<dyn Outlet>]) -> Result<Vec<Box<dyn Sink>>> {
-    let options = crate::request::FIELDS.iter().filter(|field| field.spec.needs_outlet);
-    for field in options.filter(|field| field.is_set(opening.request)) {
-        if outlets.iter().all(|outlet| outlet.option() != field.name) {
-            let option = field.option();
-            return Err(Error::Usage(format!("{option}: this program has no outlet for it")));
-        }
-    }
     let is_wanted = |outlet: &&Arc<dyn Outlet>| {
         Field::named(outlet.option()).is_some_and(|field| field.is_set(opening.request))
     };
