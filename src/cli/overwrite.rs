@@ -75,8 +75,8 @@ impl OverwriteArgs {
     }
 }
 
-/// True if what is at `path` would be lost: a file that is not empty, reached through links or not. Devices, pipes, and what
-/// the shell has opened for the program are meant to be written to.
+/// True if what is at `path` would be lost: a file that is not empty, reached through links or not. Devices,
+/// pipes, and what the shell has opened for the program are meant to be written to.
 fn is_lost(path: &Path) -> bool {
     let is_open_already = path == Path::new("/dev/stdout")
         || path == Path::new("/dev/stderr")

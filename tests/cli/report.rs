@@ -8,7 +8,6 @@ use super::*;
 /// Runs `lockon` in a shell that lets no file grow beyond so many KiB, which stands for a full disk in an
 /// unprivileged test.
 fn on_a_full_disk(place: &Place, kib: usize, words: &str) -> Output {
-    // `trap` turns the signal into an error of write().
     let script = format!("ulimit -f {kib}; exec \"$0\" {words}");
     let mut shell = Command::new("timeout");
     shell.arg("120").args(["bash", "-c", &script]).arg(program()).current_dir(place.dir.path());

@@ -8,7 +8,7 @@
 //!
 //! | file | job |
 //! |---|---|
-//! | `mod.rs` | the sink: events as JSON, receivers started and ended |
+//! | `lib.rs` | the sink: events as JSON, receivers started and ended |
 //! | `queue.rs` | the events that wait for a receiver |
 //! | `outage.rs` | retries of a receiver that does not answer |
 //! | `webhook.rs`, `mqtt/`, `tls.rs` | the receivers in the network |

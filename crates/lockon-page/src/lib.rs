@@ -1,13 +1,13 @@
 //! The live page: shows runs in a browser, with pictures and results, and steers them.
 //!
 //! The engine is synchronous and does not know the page. A sink between the two keeps the newest frame and
-//! its record; a [`Control`] passes the page's orders to the run. Pictures are made outside of the engine's
-//! thread, only while a browser shows them, and always from the newest frame. A slow browser gets fewer
-//! pictures and delays nothing.
+//! its record; a [`Control`](lockon_core::control::Control) passes the page's orders to the run. Pictures are
+//! made outside of the engine's thread, only while a browser shows them, and always from the newest frame. A
+//! slow browser gets fewer pictures and delays nothing.
 //!
 //! | file | job |
 //! |---|---|
-//! | `mod.rs` | a page: start it, show runs on it, end it |
+//! | `lib.rs` | a page: start it, show runs on it, end it |
 //! | `metrics.rs` | the server of `--metrics`, for Prometheus |
 //! | `listen.rs` | connections: their number and time limits |
 //! | `guard.rs` | access control: token, host, origin |
