@@ -69,11 +69,20 @@ pub fn secret(path: &Path) -> Result<String> {
 /// # Errors
 /// `File` if it cannot be read or is not UTF-8.
 pub fn read_text(path: &Path) -> Result<String> {
+    File::open(path).and_then(whole_text_of).map_err(Error::file("read", path))
+}
+
+/// Returns the whole text of a reader, as [`text_of`] reads it.
+///
+/// # Errors
+/// The reader's; `InvalidData` if the text is larger than 64 MiB, as that of `/dev/zero` is.
+pub fn whole_text_of(from: impl Read) -> io::Result<String> {
+    const MAX: u64 = 64 << 20;
     let mut text = String::new();
-    File::open(path)
-        .and_then(text_of)
-        .and_then(|mut file| file.read_to_string(&mut text))
-        .map_err(Error::file("read", path))?;
+    if text_of(from)?.take(MAX + 1).read_to_string(&mut text)? as u64 > MAX {
+        let what = format!("the text is larger than {} MiB", MAX >> 20);
+        return Err(io::Error::new(ErrorKind::InvalidData, what));
+    }
     Ok(text)
 }
 
@@ -526,6 +535,8 @@ mod tests {
         std::fs::write(&path, "\u{feff}me:s3cret\r\n").unwrap();
         assert_eq!(secret(&path).unwrap(), "me:s3cret\r\n");
         assert_eq!(read_text(&path).unwrap(), "me:s3cret\r\n");
+        #[cfg(target_os = "linux")]
+        assert!(read_text(Path::new("/dev/zero")).unwrap_err().to_string().contains("larger than 64 MiB"));
         assert!(read_text(&folder.path().join("none")).unwrap_err().to_string().contains("cannot read"));
     }
 

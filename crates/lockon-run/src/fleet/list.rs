@@ -1,7 +1,6 @@
 //! Lists of videos, and what several runs must not ask for together.
 
 use std::collections::HashMap;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::request::{Request, has_words, stem};
@@ -18,11 +17,7 @@ use lockon_gst::source::Input;
 /// `File` if it cannot be read; `Usage` if a line is wrong, with its number.
 pub fn read_list(path: &Path, base: &Request) -> Result<Vec<Request>> {
     let text = if path == Path::new("-") {
-        let mut text = String::new();
-        files::text_of(std::io::stdin())
-            .and_then(|mut stdin| stdin.read_to_string(&mut text))
-            .map_err(Error::file("read", path))?;
-        text
+        files::whole_text_of(std::io::stdin()).map_err(Error::file("read", path))?
     } else {
         files::read_text(path)?
     };
