@@ -134,8 +134,10 @@ mod tests {
     fn a_script_is_told_both_options_and_every_file() {
         let dir = tempfile::tempdir().unwrap();
         let (a, b, new) = (dir.path().join("a"), dir.path().join("b"), dir.path().join("new"));
-        std::fs::write(&a, "").unwrap();
-        std::fs::write(&b, "").unwrap();
+        std::fs::write(&a, "kept").unwrap();
+        std::fs::write(&b, "kept").unwrap();
+        // What a run that was killed before its first frame left.
+        std::fs::write(&new, "").unwrap();
         let outputs = [a.clone(), new.clone(), b.clone()];
         let keep = OverwriteArgs { no_overwrite: true, ..OverwriteArgs::default() };
         let said = keep.allow(&outputs).unwrap_err().to_string();

@@ -167,7 +167,7 @@ fn an_error_in_a_long_line_has_its_place_and_not_the_line() {
     for (words, says) in [
         ("run @a.toml", "line 2, column 100017"),
         ("run @b.toml", "a job has no key"),
-        ("run @c.json", "unknown"),
+        ("run @c.json", "a job has no key"),
         ("run --inputs list -t a.png", "list: line 1"),
     ] {
         let out = place.lockon(words);

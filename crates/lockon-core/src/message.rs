@@ -60,8 +60,8 @@ pub struct Message {
 }
 
 impl Message {
-    /// Returns a text in which each `{}` is replaced by the next setting. Other text, which may have braces of
-    /// its own, is appended by [`Self::followed_by`].
+    /// Returns a text in which each `{}` is replaced by the next setting. Other text, which may have braces
+    /// of its own, is appended by [`Self::followed_by`].
     ///
     /// # Panics
     /// If there are not as many `{}` as settings.

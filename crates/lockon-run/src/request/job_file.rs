@@ -171,6 +171,15 @@ impl<'de> Deserialize<'de> for Given {
                 Ok(Given(vec![value.to_string().into()]))
             }
 
+            // Numbers that no field has, so that the error names the range.
+            fn visit_i128<E>(self, value: i128) -> Result<Given, E> {
+                Ok(Given(vec![value.to_string().into()]))
+            }
+
+            fn visit_u128<E>(self, value: u128) -> Result<Given, E> {
+                Ok(Given(vec![value.to_string().into()]))
+            }
+
             fn visit_f64<E>(self, value: f64) -> Result<Given, E> {
                 Ok(Given(vec![value.to_string().into()]))
             }
