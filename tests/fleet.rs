@@ -253,7 +253,7 @@ fn metrics_of_all_videos_are_served_at_one_address() {
     let address = url.strip_suffix("/metrics").unwrap().to_owned();
     let ask = || {
         let mut stream = std::net::TcpStream::connect(&address).unwrap();
-        write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        write!(stream, "GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
         let mut said = String::new();
         stream.read_to_string(&mut said).unwrap();
         said
