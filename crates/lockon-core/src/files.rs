@@ -104,6 +104,11 @@ pub fn text_of<R: Read>(mut from: R) -> io::Result<impl BufRead> {
     Ok(BufReader::new(Cursor::new(start).chain(from)))
 }
 
+/// Returns the folder of a path; `.` if the path names none.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
+}
+
 /// Refuses outputs in folders that do not exist. One error names all of these folders, and the command that
 /// makes them.
 ///
@@ -298,11 +303,7 @@ fn replaceable(path: &Path) -> Option<(PathBuf, std::ffi::OsString)> {
     let mut path = path.to_owned();
     // As many links as Linux follows.
     for _ in 0..40 {
-        let folder = match path.parent() {
-            Some(folder) if folder != Path::new("") => folder.canonicalize(),
-            _ => Path::new(".").canonicalize(),
-        };
-        let (folder, name) = (folder.ok()?, path.file_name()?.to_owned());
+        let (folder, name) = (folder_of(&path).canonicalize().ok()?, path.file_name()?.to_owned());
         // An open file, whose place another could take, but not as that which is open.
         if folder.starts_with("/proc") {
             return None;
@@ -472,10 +473,7 @@ impl Identity {
             use std::os::unix::fs::MetadataExt;
             return Self::Existing(found.dev(), found.ino());
         }
-        let folder = match path.parent() {
-            Some(folder) if folder != Path::new("") => folder,
-            _ => Path::new("."),
-        };
+        let folder = folder_of(path);
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         Self::New(path.canonicalize().unwrap_or_else(|_| folder.join(path.file_name().unwrap_or_default())))
     }

@@ -233,7 +233,7 @@ fn not_decoded(cause: image::ImageError, path: &Path) -> Error {
 
 /// SHA-256 of a file's bytes, in hexadecimal.
 pub fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
+    text::hexadecimal(&Sha256::digest(bytes))
 }
 
 impl Still {

@@ -55,6 +55,11 @@ const SECRET_IN_ADDRESS: [&str; 16] = [
     "jwt",
 ];
 
+/// Returns bytes as hexadecimal digits.
+pub fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Returns the text with [`HIDDEN`] in the place of secrets: `user:password` of an address, values of names
 /// of secrets (`passphrase=`, `user-pw=`, `access_token=`), and the credentials in an authorization header.
 pub fn without_secrets(text: &str) -> Cow<'_, str> {

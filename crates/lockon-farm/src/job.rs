@@ -10,6 +10,7 @@ use super::split::{self, Segment};
 use lockon_core::error::{Error, Result};
 use lockon_core::files;
 use lockon_core::output::is_dated;
+use lockon_core::text;
 use lockon_gst::sink::Numbered;
 use lockon_gst::source::Input;
 use lockon_run::fleet;
@@ -222,7 +223,7 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
 
 /// The number of a job, or of a segment, as this program makes them.
 pub(super) fn number(hash: &[u8]) -> String {
-    hash.iter().take(8).fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+    text::hexadecimal(&hash[..8])
 }
 
 fn is_number(id: &str) -> bool {
@@ -408,9 +409,7 @@ pub struct Content {
 impl Content {
     /// The content of a file with these bytes.
     pub fn of(bytes: &[u8]) -> Self {
-        let sha256 =
-            Sha256::digest(bytes).iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
-        Self { bytes: bytes.len() as u64, sha256 }
+        Self { bytes: bytes.len() as u64, sha256: text::hexadecimal(&Sha256::digest(bytes)) }
     }
 }
 

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use super::job::{Job, Record};
-use super::roots::{Asked, folder_of};
+use super::roots::Asked;
 use lockon_core::error::{Error, Result};
+use lockon_core::files::folder_of;
 use lockon_run::fleet::{self, Completion};
 use lockon_run::request::Request;
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::job::Job;
 use lockon_core::error::{Error, Result};
+use lockon_core::files::folder_of;
 use lockon_gst::source::{Input, Pictures, Uri};
 use lockon_run::request::Request;
 use lockon_run::run::Video;
@@ -154,11 +155,6 @@ impl Asked {
             other => other,
         }
     }
-}
-
-/// The folder of a path; `.` if it names none.
-pub(super) fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
 }
 
 /// The name of an open file in `/proc/self/fd`.

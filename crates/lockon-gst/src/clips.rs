@@ -97,11 +97,8 @@ fn unknown_word(pattern: &str) -> Option<&str> {
 /// The files there that have names of such clips.
 pub fn existing(pattern: &str) -> Vec<PathBuf> {
     let path = Path::new(pattern);
-    let (Some(name), folder) = (path.file_name().and_then(|name| name.to_str()), path.parent()) else {
-        return Vec::new();
-    };
-    let folder = folder.filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
-    let Ok(entries) = folder.read_dir() else { return Vec::new() };
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Vec::new() };
+    let Ok(entries) = lockon_core::files::folder_of(path).read_dir() else { return Vec::new() };
     let mut found: Vec<_> = entries
         .flatten()
         .filter(|entry| entry.file_name().to_str().is_some_and(|file| is_of(name, file)))

@@ -12,6 +12,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, Uri};
 use subtle::ConstantTimeEq;
 
+use lockon_core::text;
 use lockon_run::request::ListenAddress;
 
 /// Browsers report in these headers where a request comes from.
@@ -153,7 +154,7 @@ fn is_same(origin: &str, host: &Authority) -> bool {
 fn token() -> std::io::Result<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(text::hexadecimal(&bytes))
 }
 
 #[cfg(test)]

@@ -126,7 +126,7 @@ impl Pattern {
     fn of(name: &str) -> Result<Self> {
         let path = Path::new(name);
         let file = path.file_name().map_or_else(String::new, |file| file.to_string_lossy().into_owned());
-        let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
+        let folder = crate::files::folder_of(path);
         if is_dated(&folder.to_string_lossy()) {
             let expected = "{date} and {time} stand in the file's name, not in that of a folder";
             return Err(Error::value("results", name, expected));

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lockon_core::text;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -106,8 +107,7 @@ fn named(topic: &str) -> String {
     if plain == topic {
         return plain;
     }
-    let hash = Sha256::digest(topic);
-    hash.iter().take(4).fold(plain + "_", |name, byte| name + &format!("{byte:02x}"))
+    format!("{plain}_{}", text::hexadecimal(&Sha256::digest(topic)[..4]))
 }
 
 /// Replaces by `_` all characters that Home Assistant does not accept in a part of a topic: it accepts

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+
+use lockon_core::files::folder_of;
 use std::sync::{Arc, Mutex};
 
 use gst::prelude::*;
@@ -35,18 +37,14 @@ impl Numbered {
 
     /// True for the path of one of the pictures.
     pub fn has(&self, path: &Path) -> bool {
-        let folder = |path: &Path| match path.parent() {
-            Some(folder) if folder != Path::new("") => folder.canonicalize(),
-            _ => Path::new(".").canonicalize(),
-        };
+        let folder = |path: &Path| folder_of(path).canonicalize();
         let is_one = path.file_name().and_then(|name| self.name.value(name.to_str()?)).is_some();
         is_one && matches!((folder(path), folder(&self.path)), (Ok(one), Ok(other)) if one == other)
     }
 
     /// The pictures that exist, in the order of their numbers.
     pub fn existing(&self) -> Vec<PathBuf> {
-        let folder = self.path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
-        let entries = folder.read_dir().into_iter().flatten().flatten();
+        let entries = folder_of(&self.path).read_dir().into_iter().flatten().flatten();
         let mut found: Vec<_> =
             entries.filter_map(|entry| self.name.value(entry.file_name().to_str()?)).collect();
         found.sort_unstable();

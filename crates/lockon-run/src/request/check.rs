@@ -10,7 +10,6 @@ use lockon_core::error::{Error, Result};
 use lockon_core::files;
 use lockon_core::output::{self, report};
 use lockon_core::text;
-use lockon_gst;
 use lockon_gst::clips;
 use lockon_gst::cuda::Surfaces;
 use lockon_gst::launch::Launch;
@@ -244,14 +243,15 @@ impl Request {
         self.output_files().into_iter().chain(self.cut.iter().map(PathBuf::from)).collect()
     }
 
+    /// True for a results file that is continued, or gets a name that no file has: nothing in it is lost.
+    pub(crate) fn continues(&self, path: &Path) -> bool {
+        self.rolling().keeps_files() && self.results.iter().any(|name| Path::new(name) == path)
+    }
+
     /// The files that are written, and those there that numbered pictures and clips of --cut may replace.
     pub fn files_at_risk(&self) -> Vec<PathBuf> {
         let clips = self.cut.iter().flat_map(|pattern| clips::existing(pattern));
-        // Files that are continued, or get names that no file has, lose nothing.
-        let is_kept = |path: &PathBuf| {
-            self.rolling().keeps_files() && self.results.iter().any(|name| Path::new(name) == path)
-        };
-        let files = self.output_files().into_iter().filter(|path| !is_kept(path));
+        let files = self.output_files().into_iter().filter(|path| !self.continues(path));
         files.flat_map(|path| sink::written(&path)).chain(clips).collect()
     }
 

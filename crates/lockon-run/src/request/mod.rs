@@ -58,6 +58,7 @@ use lockon_core::frame::{Rect, Size};
 use lockon_core::output::{self, Rolling};
 use lockon_core::overlay::{Hiding, Way};
 use lockon_core::search::Search;
+use lockon_core::text;
 use lockon_gst::detections::Wanted;
 use lockon_gst::source::Decoder;
 
@@ -363,7 +364,7 @@ impl Request {
                 // Its contents count, not its name. A pipe was read already, for the run.
                 ("control", Some(path)) if path.is_file() => {
                     let orders = std::fs::read(path).map(Sha256::digest).unwrap_or_default();
-                    hash.update(format!("control={}\0", in_hexadecimal(&orders)));
+                    hash.update(format!("control={}\0", text::hexadecimal(&orders)));
                 }
                 _ => {
                     for text in field.texts(&open) {
@@ -375,7 +376,7 @@ impl Request {
         for NamedTemplate { template, sha256 } in templates {
             hash.update(format!("template={}={sha256}\0", template.name()));
         }
-        in_hexadecimal(&hash.finalize())
+        text::hexadecimal(&hash.finalize())
     }
 
     /// The view that outputs show: where nothing is searched or followed, the picture itself would show
@@ -500,10 +501,6 @@ impl Request {
             gap: self.gap,
         })
     }
-}
-
-fn in_hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

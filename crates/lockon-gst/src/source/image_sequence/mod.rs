@@ -71,11 +71,7 @@ impl Pictures {
         let fault = |reason: String| Error::NoVideo { input: self.to_string(), reason };
         let name = self.0.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let is_folder = self.0.is_dir();
-        let folder = match self.0.parent() {
-            _ if is_folder => &self.0,
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        };
+        let folder = if is_folder { &*self.0 } else { lockon_core::files::folder_of(&self.0) };
         let number = number_of(&name).filter(|_| !is_folder);
         let listed = std::fs::read_dir(folder).map_err(Error::file("read", folder))?;
         let mut files = Vec::new();

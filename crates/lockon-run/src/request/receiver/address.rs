@@ -167,8 +167,7 @@ fn allowed(typed: &str) -> String {
     };
     let mut topic: String = typed.char_indices().map(allow).collect();
     if topic.len() > MAX_TOPIC {
-        let hash = Sha256::digest(typed);
-        let end = hash.iter().take(4).fold("_".to_owned(), |end, byte| end + &format!("{byte:02x}"));
+        let end = format!("_{}", text::hexadecimal(&Sha256::digest(typed)[..4]));
         topic.truncate(topic.floor_char_boundary(MAX_TOPIC - end.len()));
         topic += &end;
     }
