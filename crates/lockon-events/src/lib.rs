@@ -46,7 +46,7 @@ use lockon_core::text;
 use lockon_run::request::{ReceiverAddress, Request};
 use lockon_run::run::{Opening, Outlet};
 
-pub use lockon_core::watch;
+use lockon_core::watch;
 pub use mqtt::Forgotten;
 use mqtt::Home;
 use queue::Queue;

@@ -62,16 +62,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
-use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
 
-use lockon_core::error::{Error, Result};
+use lockon_core::error::Result;
 use lockon_core::locks::lock;
 use lockon_core::metrics::Registry;
 use lockon_gst::cameras;
 use lockon_run::request::ListenAddress;
 
 use guard::Guard;
+use listen::Server;
 use lobby::Lobby;
 use memory::Memory;
 use offers::Offers;
@@ -81,10 +81,10 @@ use video::Video;
 pub use metrics::MetricsServer;
 pub use offers::Chosen;
 pub use rehearsal::Rehearsal;
-pub use shown::Shown;
+use shown::Shown;
 
 /// Frames that a run keeps while a browser shows it, so that a box drawn on an earlier frame can be followed.
-pub const KEPT: usize = 16;
+const KEPT: usize = 16;
 
 /// How long the end of a page waits until browsers have heard of it.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -109,10 +109,7 @@ const MOST_SENT: usize = 8;
 pub struct Page {
     shared: Arc<Shared>,
     url: String,
-    /// `None` only while it is dropped.
-    runtime: Option<Runtime>,
-    /// Set once it ends.
-    over: watch::Sender<bool>,
+    server: Server,
 }
 
 /// State shared by all connections.
@@ -229,28 +226,15 @@ impl Page {
     }
 
     fn serve(address: &ListenAddress, offers: Option<Offers>) -> Result<Self> {
-        let failed = |cause| Error::Listen { address: address.to_string(), cause };
-        let listener = address.listen()?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        let at = listener.local_addr().map_err(failed)?;
-        let guard = Guard::of(address, at).map_err(failed)?;
-        let url = url(at, guard.token());
-        let (over, is_over) = watch::channel(false);
-        let shared = Arc::new(Shared::new(guard, offers, is_over));
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(1)
-            // Waiting orders, decoded pictures, the folder, the search for cameras, and the painter.
-            .max_blocking_threads(MOST_ORDERS + MOST_SENT + 3)
-            .thread_name("lockon-page")
-            .enable_all()
-            .build()
-            .map_err(failed)?;
-        let listener = {
-            let _context = runtime.enter();
-            tokio::net::TcpListener::from_std(listener).map_err(failed)?
-        };
-        runtime.spawn(listen::listen(listener, api::router(&shared), shared.over.clone()));
-        Ok(Self { shared, url, runtime: Some(runtime), over })
+        // Waiting orders, decoded pictures, the folder, the search for cameras, and the painter.
+        let blocking = MOST_ORDERS + MOST_SENT + 3;
+        let (server, (shared, url)) = Server::start(address, "lockon-page", blocking, |at, over| {
+            let guard = Guard::of(address, at)?;
+            let url = url(at, guard.token());
+            let shared = Arc::new(Shared::new(guard, offers, over));
+            Ok((api::router(&shared), (shared, url)))
+        })?;
+        Ok(Self { shared, url, server })
     }
 
     /// The address to open in a browser, with the token if there is one.
@@ -291,13 +275,10 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        self.over.send_replace(true);
-        let Some(runtime) = self.runtime.take() else { return };
         let viewers = self.shared.viewers.clone();
-        let all_gone = async move { viewers.acquire_many(MOST_VIEWERS as u32).await.map(drop) };
         // Slower browsers are disconnected.
-        let _ = runtime.block_on(async { tokio::time::timeout(FAREWELL, all_gone).await });
-        runtime.shutdown_background();
+        self.server
+            .end_within(FAREWELL, async move { viewers.acquire_many(MOST_VIEWERS as u32).await.map(drop) });
     }
 }
 

@@ -1,6 +1,8 @@
-//! Connections: how many are open at the same time, and how long a client may take.
+//! Servers and their connections: how many are open at the same time, and how long a client may take.
 
 use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
@@ -9,8 +11,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+
+use lockon_core::error::{Error, Result};
+use lockon_run::request::ListenAddress;
 
 /// Maximum connections that wait for a request or an answer; a new one closes the oldest. Viewers are
 /// limited separately.
@@ -25,8 +31,68 @@ const MOST_TIME: Duration = Duration::from_mins(10);
 /// Wait after the system failed to give a connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves `router` until the page ends.
-pub(super) async fn listen(listener: TcpListener, router: Router, mut over: watch::Receiver<bool>) {
+/// A server on threads of its own, until it is dropped.
+pub(super) struct Server {
+    /// `None` only while it is dropped.
+    runtime: Option<Runtime>,
+    /// Set once it ends.
+    over: watch::Sender<bool>,
+}
+
+impl Server {
+    /// Serves the router that `make` returns for the socket's address and the end of the server; also returns
+    /// what `make` returns beside it. `name` is that of the threads, of which `blocking` may wait.
+    ///
+    /// # Errors
+    /// `Listen` if the address is in use or is not an address of this machine, if the system gives no threads, or
+    /// if `make` fails.
+    pub(super) fn start<T>(
+        address: &ListenAddress,
+        name: &str,
+        blocking: usize,
+        make: impl FnOnce(SocketAddr, watch::Receiver<bool>) -> io::Result<(Router, T)>,
+    ) -> Result<(Self, T)> {
+        let failed = |cause| Error::Listen { address: address.to_string(), cause };
+        let listener = address.listen()?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let at = listener.local_addr().map_err(failed)?;
+        let (over, is_over) = watch::channel(false);
+        let (router, made) = make(at, is_over.clone()).map_err(failed)?;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .max_blocking_threads(blocking)
+            .thread_name(name)
+            .enable_all()
+            .build()
+            .map_err(failed)?;
+        let listener = {
+            let _context = runtime.enter();
+            TcpListener::from_std(listener).map_err(failed)?
+        };
+        runtime.spawn(listen(listener, router, is_over));
+        Ok((Self { runtime: Some(runtime), over }, made))
+    }
+
+    /// Ends the server, and waits at most so long for something that follows from that.
+    pub(super) fn end_within(&self, limit: Duration, ended: impl Future) {
+        self.over.send_replace(true);
+        if let Some(runtime) = &self.runtime {
+            let _ = runtime.block_on(async { tokio::time::timeout(limit, ended).await });
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.over.send_replace(true);
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Serves `router` until the server ends.
+async fn listen(listener: TcpListener, router: Router, mut over: watch::Receiver<bool>) {
     let mut open: VecDeque<JoinHandle<()>> = VecDeque::new();
     loop {
         let accepted = tokio::select! {

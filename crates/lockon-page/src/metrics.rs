@@ -12,12 +12,10 @@ use axum::http::{StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::IntoResponse as _;
 use axum::routing::get;
-use tokio::runtime::{Builder, Runtime};
-use tokio::sync::watch;
 
 use super::guard::Guard;
-use super::listen;
-use lockon_core::error::{Error, Result};
+use super::listen::Server;
+use lockon_core::error::Result;
 use lockon_core::metrics::Registry;
 use lockon_core::ports::Sink;
 use lockon_run::request::ListenAddress;
@@ -30,9 +28,7 @@ const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub struct MetricsServer {
     registry: Registry,
     url: String,
-    /// `None` only while it is dropped.
-    runtime: Option<Runtime>,
-    over: watch::Sender<bool>,
+    _server: Server,
 }
 
 impl MetricsServer {
@@ -42,26 +38,11 @@ impl MetricsServer {
     /// `Listen` if the address is in use or is not an address of this machine, or if the system gives no
     /// thread.
     pub fn start(address: &ListenAddress, registry: &Registry) -> Result<Self> {
-        let failed = |cause| Error::Listen { address: address.to_string(), cause };
-        let listener = address.listen()?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        let at = listener.local_addr().map_err(failed)?;
-        let guard = at.ip().is_loopback().then(|| Guard::of(address, at)).transpose().map_err(failed)?;
-        let url = format!("http://{at}/metrics");
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(1)
-            .max_blocking_threads(1)
-            .thread_name("lockon-metrics")
-            .enable_all()
-            .build()
-            .map_err(failed)?;
-        let listener = {
-            let _context = runtime.enter();
-            tokio::net::TcpListener::from_std(listener).map_err(failed)?
-        };
-        let (over, is_over) = watch::channel(false);
-        runtime.spawn(listen::listen(listener, router(registry.clone(), guard), is_over));
-        Ok(Self { registry: registry.clone(), url, runtime: Some(runtime), over })
+        let (server, url) = Server::start(address, "lockon-metrics", 1, |at, _| {
+            let guard = at.ip().is_loopback().then(|| Guard::of(address, at)).transpose()?;
+            Ok((router(registry.clone(), guard), format!("http://{at}/metrics")))
+        })?;
+        Ok(Self { registry: registry.clone(), url, _server: server })
     }
 
     /// Returns the outlet that adds a run under this name.
@@ -89,15 +70,6 @@ impl Outlet for Counted {
 
     fn open(&self, opening: &Opening<'_>) -> Result<Box<dyn Sink>> {
         Ok(Box::new(self.registry.watch(&self.video, opening.traffic)))
-    }
-}
-
-impl Drop for MetricsServer {
-    fn drop(&mut self) {
-        self.over.send_replace(true);
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
     }
 }
 

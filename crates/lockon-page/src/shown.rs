@@ -17,37 +17,37 @@ const MOST_TITLE: usize = 60;
 
 /// A run, as it is given to the page.
 #[derive(Debug, Clone)]
-pub struct Shown {
+pub(super) struct Shown {
     /// The video's name: metrics and lists use it.
-    pub name: String,
+    pub(super) name: String,
     /// The name in titles, which differs from those of other runs with the same `name`.
-    pub title: String,
+    pub(super) title: String,
     /// Controls the run.
-    pub control: Control,
+    pub(super) control: Control,
     /// Counts the bytes that it moves.
-    pub traffic: Traffic,
+    pub(super) traffic: Traffic,
     /// True if frames come in their own time, from a camera or a stream.
-    pub is_live: bool,
+    pub(super) is_live: bool,
     /// Every Nth frame is processed.
-    pub every: u64,
+    pub(super) every: u64,
     /// Length of the processed part in nanoseconds, if it is known.
-    pub length_ns: Option<u64>,
+    pub(super) length_ns: Option<u64>,
     /// Time of its first frame, in nanoseconds.
-    pub start_ns: u64,
+    pub(super) start_ns: u64,
     /// True if the run can jump to another place of the video.
-    pub can_jump: bool,
+    pub(super) can_jump: bool,
     /// The zones that it begins with.
-    pub zones: Vec<Zone>,
+    pub(super) zones: Vec<Zone>,
     /// The limits of matches at its start.
-    pub limits: Limits,
+    pub(super) limits: Limits,
     /// The box searched at its start; `None` is the whole frame.
-    pub roi: Option<Rect>,
+    pub(super) roi: Option<Rect>,
     /// True if the run has nothing to do until a box is drawn: it pauses at its first frame.
-    pub waits: bool,
+    pub(super) waits: bool,
     /// Frames that it always keeps.
-    pub kept: usize,
+    pub(super) kept: usize,
     /// Size of its first frame in bytes.
-    pub frame_bytes: usize,
+    pub(super) frame_bytes: usize,
 }
 
 impl Page {

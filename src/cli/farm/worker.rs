@@ -33,10 +33,9 @@ pub(in crate::cli) fn worker(args: &WorkerArgs) -> Result<Outcome> {
     system::allow_files();
     let threads = job::threads(None) + system::THREADS_EACH * (jobs + cameras);
     system::check_threads(threads, "--jobs and --cameras take fewer at a time")?;
-    let registry = args.metrics.is_some().then(Registry::default);
-    let metrics = args.metrics.as_ref().zip(registry.as_ref());
-    let metrics = metrics.map(|(address, registry)| MetricsServer::start(address, registry));
-    let metrics: Option<MetricsServer> = metrics.transpose()?;
+    let registry = Registry::default();
+    let metrics =
+        args.metrics.as_ref().map(|address| MetricsServer::start(address, &registry)).transpose()?;
     let options = Options {
         name: args.name.clone().unwrap_or_else(own_name),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -48,7 +47,7 @@ pub(in crate::cli) fn worker(args: &WorkerArgs) -> Result<Outcome> {
             DrainHow::GiveBack => Drain::GiveBack,
         },
         roots: Roots::new(&args.root, &args.allow)?,
-        metrics: registry,
+        metrics: metrics.is_some().then_some(registry),
         outlets: outlets(),
     };
     let signals = Signals::watch_saying(DRAINING)?;
