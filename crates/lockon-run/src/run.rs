@@ -45,7 +45,6 @@ pub struct Prepared {
     /// The input as it was typed.
     typed: Input,
     templates: Vec<NamedTemplate>,
-    traffic: Traffic,
 }
 
 /// The video of a run that may open nothing else for it.
@@ -102,9 +101,8 @@ impl Request {
         if let Input::File(path) = &spec.input {
             path.metadata().map_err(Error::file("read", path))?;
         }
-        let (request, traffic, typed) =
-            (self.dated(SystemTime::now()), Traffic::default(), spec.input.clone());
-        Ok(Prepared { request, share, spec, typed, templates, traffic })
+        let (request, typed) = (self.dated(SystemTime::now()), spec.input.clone());
+        Ok(Prepared { request, share, spec, typed, templates })
     }
 }
 
@@ -160,7 +158,7 @@ impl Prepared {
         let unseen = hidden::Unseen::of(&self.request, &self.templates);
         let job = self.request.checked_job(std::mem::take(&mut self.templates), control)?;
         let threads = self.share.threads(self.request.threads);
-        let options = Options { threads, traffic: self.traffic.clone(), ..self.request.options(control) };
+        let options = Options { threads, ..self.request.options(control) };
         let devices = Devices::new(options, self.request.on_device_loss, self.share.is_one_of_several())?;
         devices.probe()?;
         // While the video is opened. Pyramids are the CPU's.
@@ -173,8 +171,8 @@ impl Prepared {
         let readers = await_readers(&self.request, control)?.ok_or(Error::Stopped)?;
         let claims = claimed(&self.request)?;
         let mut sinks = file_sinks(&self.request, &self.spec, control)?;
-        let name = request::name_of(&self.typed);
-        let opening = Opening { request: &self.request, name: &name, traffic: &self.traffic };
+        let (name, traffic) = (request::name_of(&self.typed), devices.traffic());
+        let opening = Opening { request: &self.request, name: &name, traffic: &traffic };
         let joined = outlet::open_all(&opening, outlets)?;
         let Self { request, spec, typed, .. } = self;
         let source = match VideoSource::open(&spec, control) {
@@ -451,11 +449,8 @@ fn await_readers(request: &Request, control: &Control) -> Result<Option<Vec<File
 /// # Errors
 /// `Output` if another run writes one of them.
 fn claimed(request: &Request) -> Result<Vec<Claim>> {
-    let goes_on = |path: &Path| {
-        request.rolling().keeps_files() && request.results.iter().any(|name| Path::new(name) == path)
-    };
     // Each picture of a numbered output has a name of its own.
-    let is_one = |path: &PathBuf| !goes_on(path) && Numbered::of(path).is_none();
+    let is_one = |path: &PathBuf| !request.continues(path) && Numbered::of(path).is_none();
     let files = request.output_files().into_iter().filter(is_one);
     files.filter_map(|path| Claim::take(&path).transpose()).collect()
 }

@@ -70,7 +70,7 @@ pub fn check(runs: &[(String, Request)]) -> Result<()> {
     };
     let mut writers: HashMap<PathBuf, &str> = HashMap::new();
     for (name, request) in runs {
-        for path in request.output_files().into_iter().chain(request.cut.iter().map(PathBuf::from)) {
+        for path in request.written_paths() {
             if let Some(other) = writers.insert(path.clone(), name) {
                 let (word, example) = match word(other, name) {
                     _ if path.to_str().is_some_and(has_words) => ("another name", "{stem}.jsonl"),

@@ -39,7 +39,7 @@ use crossbeam_channel::{Receiver, Sender};
 use crate::backend::cuda;
 use crate::job;
 use crate::request::{Request, Share};
-use crate::run::{Outlet, Run, Video};
+use crate::run::{Outlet, Prepared, Run, Video};
 use lockon_core::config::BackendChoice;
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result, catch_panic};
@@ -61,14 +61,8 @@ pub struct Order {
     outlets: Vec<Arc<dyn Outlet>>,
     /// Called when the run is open, before its first frame: to add outputs, for example.
     opened: Option<Box<Opened>>,
-    /// Begin to decode at `--start`: see [`Order::seeking`].
-    seeks: bool,
-    /// The video's file: see [`Order::reading`].
-    file: Option<Arc<File>>,
-    /// The only video that may be opened: see [`Order::confined_to`].
-    video: Option<Video>,
-    /// See [`Order::sparing_colours`].
-    spares_colours: bool,
+    /// Adapts the run before it is started: see [`Order::seeking`] and the methods like it.
+    adapt: Box<dyn FnOnce(Prepared) -> Prepared + Send>,
 }
 
 type Opened = dyn FnOnce(&mut Run) -> Result<()> + Send;
@@ -76,16 +70,8 @@ type Opened = dyn FnOnce(&mut Run) -> Result<()> + Send;
 impl Order {
     /// A run under a name.
     pub fn new(name: impl Into<String>, request: Request) -> Self {
-        Self {
-            name: name.into(),
-            request,
-            outlets: Vec::new(),
-            opened: None,
-            seeks: false,
-            file: None,
-            video: None,
-            spares_colours: false,
-        }
+        let adapt = Box::new(|prepared| prepared);
+        Self { name: name.into(), request, outlets: Vec::new(), opened: None, adapt }
     }
 
     /// Opens outputs of other crates with it: see [`crate::run::Prepared::start`].
@@ -98,26 +84,26 @@ impl Order {
     /// [`crate::run::Prepared::reading`].
     #[must_use]
     pub fn reading(self, file: Arc<File>) -> Self {
-        Self { file: Some(file), ..self }
+        self.adapted(move |prepared| prepared.reading(file))
     }
 
     /// Allows it to open only this for its video: see [`crate::run::Prepared::confined_to`].
     #[must_use]
     pub fn confined_to(self, video: Video) -> Self {
-        Self { video: Some(video), ..self }
+        self.adapted(move |prepared| prepared.confined_to(video))
     }
 
     /// Returns this order so that it begins to decode at `--start`: see [`crate::run::Prepared::seeking`].
     #[must_use]
     pub fn seeking(self) -> Self {
-        Self { seeks: true, ..self }
+        self.adapted(Prepared::seeking)
     }
 
     /// Returns this order without colours that it does not use: see
     /// [`crate::run::Prepared::sparing_colours`].
     #[must_use]
     pub fn sparing_colours(self) -> Self {
-        Self { spares_colours: true, ..self }
+        self.adapted(Prepared::sparing_colours)
     }
 
     /// Returns this order with a callback: `opened` is called when the run is open, on its thread, and its
@@ -125,6 +111,11 @@ impl Order {
     #[must_use]
     pub fn when_opened(self, opened: impl FnOnce(&mut Run) -> Result<()> + Send + 'static) -> Self {
         Self { opened: Some(Box::new(opened)), ..self }
+    }
+
+    fn adapted(self, next: impl FnOnce(Prepared) -> Prepared + Send + 'static) -> Self {
+        let before = self.adapt;
+        Self { adapt: Box::new(move |prepared| next(before(prepared))), ..self }
     }
 }
 
@@ -379,22 +370,11 @@ impl Shared {
 impl Task {
     fn run(self, share: Share) -> Ended {
         let Self { id, order, control, .. } = self;
-        let Order { name, request, outlets, opened, seeks, file, video, spares_colours } = order;
+        let Order { name, request, outlets, opened, adapt } = order;
         let _said_of_it = tracing::error_span!("video", name).entered();
         let run = || -> Result<(Summary, Result<()>)> {
             control.check()?;
-            let prepared = request.prepare_for(share)?;
-            let prepared = if seeks { prepared.seeking() } else { prepared };
-            let prepared = if spares_colours { prepared.sparing_colours() } else { prepared };
-            let prepared = match file {
-                Some(file) => prepared.reading(file),
-                None => prepared,
-            };
-            let prepared = match video {
-                Some(video) => prepared.confined_to(video),
-                None => prepared,
-            };
-            let mut run = prepared.start(&control, &outlets)?;
+            let mut run = adapt(request.prepare_for(share)?).start(&control, &outlets)?;
             opened.map_or(Ok(()), |opened| opened(&mut run))?;
             Ok(run.finish())
         };

@@ -4,9 +4,8 @@ use super::NamedTemplate;
 use crate::request::Request;
 use lockon_core::config::Subject;
 use lockon_core::error::{Error, Result};
-use lockon_core::frame::VideoFormat;
 use lockon_core::ports::{Delivery, Sink};
-use lockon_core::results::{FrameRecord, RunRecord, Summary};
+use lockon_core::results::{FrameRecord, Summary};
 use lockon_core::text;
 
 /// The subjects that hide, each with its option.
@@ -87,13 +86,11 @@ impl Unseen {
     }
 
     fn warnings(&self) -> impl Iterator<Item = String> {
-        self.subjects.iter().map(|(option, subject)| match subject {
-            Subject::Track(id) => format!("{option} {id}: no track of that number appeared: it hid nothing"),
-            subject => {
-                let name = subject.to_string();
-                let name = text::in_one_line(&name);
-                format!("{option} {name}: no track or template of that name appeared: it hid nothing")
-            }
+        self.subjects.iter().map(|(option, subject)| {
+            let is_number = matches!(subject, Subject::Track(_));
+            let what = if is_number { "track of that number" } else { "track or template of that name" };
+            let subject = subject.to_string();
+            format!("{option} {}: no {what} appeared: it hid nothing", text::in_one_line(&subject))
         })
     }
 }
@@ -107,14 +104,8 @@ impl Sink for Unseen {
         false
     }
 
-    fn begin(&mut self, _: &RunRecord, _: &VideoFormat) -> Result<()> {
-        Ok(())
-    }
-
     fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
-        if !self.subjects.is_empty() {
-            self.see(delivery.record);
-        }
+        self.see(delivery.record);
         Ok(())
     }
 
