@@ -72,22 +72,17 @@ const GROWTH: usize = 256;
 /// The client's error for messages that are larger than the server accepts.
 const TOO_LARGE: &str = "max payload size exceeded";
 
-/// Permanent errors: the server's storage is full or too small, or it stores nothing.
-const REFUSALS: [ErrorCode; 14] = [
-    ErrorCode::ACCOUNT_RESOURCES_EXCEEDED,
-    ErrorCode::INSUFFICIENT_RESOURCES,
+/// Permanent errors besides those of [`FULL`]: the server has no room of another kind, or it stores nothing.
+const REFUSALS: [ErrorCode; 9] = [
     ErrorCode::MAXIMUM_CONSUMERS_LIMIT,
     ErrorCode::MAXIMUM_STREAMS_LIMIT,
     ErrorCode::MEMORY_RESOURCES_EXCEEDED,
     ErrorCode::NO_LIMITS,
     ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT,
     ErrorCode::JETSTREAM_NOT_ENABLED,
-    ErrorCode::STORAGE_RESOURCES_EXCEEDED,
     ErrorCode::STREAM_HEADER_EXCEEDS_MAXIMUM,
     ErrorCode::STREAM_LIMITS,
-    ErrorCode::STREAM_MAX_STREAM_BYTES_EXCEEDED,
     ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM,
-    ErrorCode::STREAM_STORE_FAILED,
 ];
 
 /// Those of a server whose storage is full.
