@@ -12,11 +12,11 @@
 //   3. It slides along the rows: a thread has SEGMENT_PIXELS of one row, the next thread the row below. The
 //      mask takes the place of the pixels, and each warp writes what its lanes made, in pieces of 16 bytes.
 //
-// The squares take the same way in 32 bits. Grid: (width / (SEGMENT_PIXELS * segments), height / rows)
+// Squares are summed in the same way in 32 bits. Grid: (width / (SEGMENT_PIXELS * segments), height / rows)
 // rounded up; rows * segments is at most BOX_THREADS, segments at most BOX_WIDTH / SEGMENT_PIXELS.
 //
 // A rule's verdict() is negative if pixel `i` of the word is above the threshold, s having begun at start().
-// SQUARES tells that it wants SS; it may then be unsure, and its `exact` decides.
+// SQUARES: it needs SS; then it may be unsure, and its `exact` decides.
 //
 // Shared memory: see Tiling::box_tiles in crates/lockon-cuda/src/fused.rs.
 //
@@ -35,12 +35,12 @@ constexpr int BOX_WIDTH = 192;
 constexpr int SEGMENT_PIXELS = 64;
 
 // Bytes from row to row of the halo: a number in the instructions that go from row to row, and an odd
-// multiple of 16. What blocks up to 127 see of a tile BOX_WIDTH wide has room; larger blocks have narrower
-// tiles.
+// multiple of 16. It has room for a tile BOX_WIDTH wide with the halo of blocks up to 127; larger blocks have
+// narrower tiles.
 constexpr int HALO_PITCH = 336;
 constexpr int HALO_WORDS = HALO_PITCH / 4;
 
-// Shared memory: the halo, the sums, the squares where a rule wants them, the sums of runs.
+// Shared memory: the halo, the sums, the squares if a rule needs them, the sums of runs.
 extern __shared__ uint4 shared[];
 
 // Sums of four neighbouring columns: two in a register, and their squares.
@@ -52,7 +52,7 @@ struct Columns {
   static __device__ __forceinline__ unsigned low(unsigned pair) { return pair & 0xffff; }
   static __device__ __forceinline__ unsigned high(unsigned pair) { return pair >> 16; }
 
-  // What wraps around or is carried over into a neighbour comes back when the sums are complete.
+  // Wraps and carries into a neighbour cancel when the sums are complete.
   __device__ __forceinline__ void add(unsigned word) {
     const unsigned left = pick(word, 0, 0x4140), right = pick(word, 0, 0x4342);
     sums.x += left;
@@ -111,7 +111,7 @@ __device__ __forceinline__ void slide_down(const unsigned* halo, unsigned char* 
       run_sums[i] = all.sums;
       if (SQUARES) run_squares[i] = all.squares;
     }
-    // A window starts with the runs of other threads.
+    // A window starts with runs that other threads summed.
     __syncthreads();
   }
   const int first = worker * run, rows = min(run, height - first);
@@ -146,7 +146,7 @@ __device__ __forceinline__ void slide_down(const unsigned* halo, unsigned char* 
     *reinterpret_cast<uint2*>(sums) = window.sums;
     if (SQUARES) *reinterpret_cast<uint4*>(squares) = window.squares;
   };
-  // By four, which are loaded before the first is stored.
+  // Four at a time, loaded before the first is stored.
   int more = rows - 1;
 #pragma unroll 1
   for (; more >= 4; more -= 4, enters += 4 * HALO_WORDS, leaves += 4 * HALO_WORDS) {
@@ -186,8 +186,8 @@ struct Window {
   unsigned ss;
 };
 
-// Eight pixels of which one is unsure, again, one by one. sums and squares start at the window of the first,
-// whose sums are `window`.
+// Decides eight pixels one by one, after one of them was unsure. sums and squares start at the window of the
+// first, whose sums are `window`.
 template <class Exact>
 __device__ __noinline__ uint2 settle(Exact exact, const unsigned short* sums, const unsigned* squares, Window window,
                                      uint2 pixels, int block) {
@@ -202,8 +202,8 @@ __device__ __noinline__ uint2 settle(Exact exact, const unsigned short* sums, co
   return {unsigned(mask), unsigned(mask >> 32)};
 }
 
-// Step 3 for a segment, the first window of which starts LEAD numbers into sums and squares. LEAD is what the
-// radius lacks of a multiple of four, and so tells END, where in an eight a window ends.
+// Step 3 for a segment, whose first window starts LEAD numbers into sums and squares. LEAD is the radius'
+// distance to the next multiple of four, and determines END, the place in an eight at which a window ends.
 template <int LEAD, class Rule>
 __device__ __forceinline__ void slide_right(Rule rule, const uint4* sums, const uint4* squares, uint4* pixels,
                                             int block, unsigned flip) {
@@ -298,7 +298,7 @@ __device__ __forceinline__ void box_fused(Image image, unsigned char* mask, unsi
 
   slide_down<Rule::SQUARES>(reinterpret_cast<const unsigned*>(halo) + tile.lead() / 4, sums, sums_pitch,
                                       squares, squares_pitch, of_runs, shares, block);
-  // A thread slides along the sums of others.
+  // A thread slides along sums that others made.
   __syncthreads();
 
   constexpr int PIECES = SEGMENT_PIXELS / 16;
@@ -320,7 +320,7 @@ __device__ __forceinline__ void box_fused(Image image, unsigned char* mask, unsi
       default: slide_right<3>(rule, row, row_squares, pixels, block, flip); break;
     }
   }
-  // PIECES neighbouring lanes store what one lane made, so that they fill whole sectors of memory.
+  // PIECES neighbouring lanes store the pixels of one lane, so that they fill whole sectors of memory.
   __syncwarp();
   wait_for_launches_before();
   const Mask to(mask, image);

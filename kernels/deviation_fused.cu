@@ -11,7 +11,7 @@ struct ExactDeviation {
   int block;
   double k;
 
-  // A flat window, whose mean is the pixel and deviation 0, has a short way.
+  // A shortcut for flat windows, whose mean is the pixel and deviation 0.
   __device__ __forceinline__ bool is_above(int pixel, unsigned s, unsigned ss) const {
     const unsigned long long n = block * block;
     const double value = pixel;
@@ -22,14 +22,14 @@ struct ExactDeviation {
   }
 };
 
-// What they are compared by in f32: with A and B as below, I > T if and only if A > B * s, which is A |A| > B
-// |B| * v with v = s * s. Where the difference is within what roundings can make of it, the rule is unsure.
+// The comparison in f32: with A and B as below, I > T if and only if A > B * s, which is A |A| > B
+// |B| * v with v = s * s. Where roundings could change the sign of the difference, the rule is unsure.
 //
 //   Sauvola  A = I - m * (1 - k), B = m * k / 128
 //   Niblack  A = I - m, B = k
 //
 // With k = |k|: A is off by 1e-4 (1 + k) at most, B by 5e-7 k, v, which is below 16257, by 0.03, and |B| <= 2
-// k. So the difference is off by less than 1e-3 (1 + k) |A| + 0.25 k^2, several times over.
+// k. So the difference is off by less than 1e-3 (1 + k) |A| + 0.25 k^2, by a factor of several.
 struct Deviation {
   static constexpr bool SQUARES = true;
   ExactDeviation exact;

@@ -1,5 +1,5 @@
-// A block's part of the picture on its way into shared memory, and of the mask on its way out: what the
-// kernels have in common that read a frame once and write the mask once.
+// Loads a block's part of the picture into shared memory, and stores its part of the mask: shared by the
+// kernels that read a frame once and write the mask once.
 //
 // Oracle: that of the kernels that include this, *_fused*.cu.
 #pragma once
@@ -8,7 +8,7 @@
 #include "packed.cuh"
 #include "threshold_rules.cuh"
 
-// Most threads of a block.
+// Maximum threads of a block.
 constexpr int FUSED_THREADS = 512;
 
 __host__ __device__ constexpr int round_up(int value, int step) { return (value + step - 1) / step * step; }
@@ -17,7 +17,8 @@ __host__ __device__ constexpr int round_up(int value, int step) { return (value 
 // all banks.
 __host__ __device__ constexpr int round_up_odd(int bytes) { return ((bytes + 15) / 16 | 1) * 16; }
 
-// Division by 2 or more of numbers that times it are below 2^32: the host rounds 2^32 / by up.
+// Division by 2 or more, for numbers whose product with the divisor is below 2^32: the host rounds 2^32 / by
+// up.
 struct Divisor {
   int by;
   unsigned reciprocal;
@@ -27,14 +28,14 @@ struct Divisor {
 
 // How blocks share the work, made by the host (crates/lockon-cuda/src/fused.rs).
 struct Shares {
-  // Pieces of 16 bytes in a row of the mask's tile, and in a row of what is loaded for it.
+  // Pieces of 16 bytes in a row of the mask's tile, and in a row of the halo loaded for it.
   Divisor mask_pieces, pieces;
-  // Rows of which a block has pieces under way at once: of the mask, and of what is loaded.
+  // Rows whose pieces a block moves at once: of the mask, and of the halo.
   int mask_rows_at_once, rows_at_once;
   // Rows of the mask's tile.
   Divisor rows;
-  // For the box thresholds: columns by four; rows that a thread slides down; runs of as many rows that are
-  // summed before, and those of them in a window (0 for none).
+  // For the box thresholds: columns by four; rows that a thread slides down; runs of as many rows, summed
+  // first; runs in a window (0 for none).
   Divisor groups;
   int run, runs, runs_in_window;
   // For the Gaussian: steps of 16 numbers that its matrices have.
@@ -62,7 +63,7 @@ struct Tile {
 // Loads what a tile sees, the border replicated: row y, counted from the first that is loaded, to halo +
 // place(y) * pitch.
 //
-// All threads of the block come here. What others loaded is there when it returns.
+// All threads of the block call this. When it returns, the data that others loaded is there.
 template <class Place>
 __device__ __forceinline__ void load_tile(Image image, Tile tile, const Shares& shares, unsigned char* halo, int pitch,
                                           Place place) {
@@ -90,7 +91,7 @@ __device__ __forceinline__ void load_tile(Image image, Tile tile, const Shares& 
   __syncthreads();
   const int left = max(-start, 0), right = image.width - start;
   if (!is_aligned || (left == 0 && 16 * pieces <= right)) return;
-  // A row's thread spreads its first and last pixel to what lies outside.
+  // A row's thread copies its first and last pixel to the columns outside.
 #pragma unroll 1
   for (int y = threadIdx.x; y < rows; y += blockDim.x) {
     unsigned char* const pixels = halo + place(y) * pitch;
@@ -127,7 +128,8 @@ struct Mask {
       : bytes(bytes), width(image.width), height(image.height),
         is_aligned((reinterpret_cast<size_t>(bytes) | image.width) % 16 == 0) {}
 
-  // Writes a piece whose bytes are 0 or 255, what of it is in the frame; the number of its 255, negative.
+  // Writes a piece whose bytes are 0 or 255, as far as it lies in the frame; returns the number of its 255,
+  // negative.
   __device__ __forceinline__ int store(int x, int y, const unsigned char* from) const {
     if (x >= width || y >= height) return 0;
     unsigned char* to = bytes + size_t(y) * width + x;

@@ -4,7 +4,7 @@
 // target: compute_80, compute_90
 //
 // A convolution of 16 neighbours is a product with the matrix A[i][k] = weight[k - i], 16 rows of 16 * steps
-// bytes: a weight has 24 bits and so gives three matrices, one a byte (a "plane"), and both passes take the
+// bytes: a weight has 24 bits and so gives three matrices, one a byte (a "plane"), and both passes use the
 // same three. Sums of products of bytes are exact; shifted by 8 bits a plane and added up they are the sums
 // of the formulas.
 //
@@ -12,11 +12,10 @@
 //
 //   1. It loads the tile with its halo, radius pixels on each side, in pieces of 16 bytes.
 //   2. Along the rows: A by 16 x 16 pixels, for each plane. A row's sums have 24 bits once rounded: three
-//      planes again, which are written transposed, planes[p][x][y], so that the columns are what lies
-//      together.
-//   3. Down the columns: A by each plane, nine products, of which the six that count most mostly decide: they
-//      leave the mean unknown by less than a hundredth. Where a pixel of a warp is closer to its threshold
-//      the other three follow.
+//      planes again, which are written transposed, planes[p][x][y], so that columns are contiguous.
+//   3. Down the columns: A by each plane, nine products. The six with the highest weight usually decide: with
+//      them the mean is off by less than a hundredth. Where a pixel of a warp is closer to its threshold the
+//      other three follow.
 //   4. It writes the mask, in pieces of 16 bytes.
 //
 // Rows and columns lie in shared memory in groups of 16 in the order 0 1 4 5 8 9 12 13 2 3 6 7 10 11 14 15
@@ -32,20 +31,20 @@
 // Threads of a block. Other numbers were not measured.
 constexpr int GAUSSIAN_THREADS = 512;
 
-// Bytes of a weight, each of which makes a matrix.
+// Bytes of a weight: each gives a matrix.
 constexpr int PLANES = 3;
 
 // Shared memory: the halo, the planes, and where they do not fit in registers the matrices.
 extern __shared__ uint4 shared[];
 
-// Where number i lies.
+// The place of number i.
 __device__ __forceinline__ int shuffled(int i) { return (i & ~15) | (i & 2) << 2 | (i & 12) >> 1 | (i & 1); }
 
 // The matrices, a lane's words of each plane and step.
 //
 // The host has made them: words[(p * steps + s) * 32 + lane] are byte p of the weights 16 s + 4 c + j - lead
 // - i for j = 0 to 3, i being number g or g + 8 of the order above, 0 where there is no such weight; lead is
-// what the radius lacks of a multiple of four.
+//   the radius' distance to the next multiple of four.
 
 // In registers, for blocks up to 33.
 struct WeightsInRegisters {
@@ -134,7 +133,7 @@ __device__ __forceinline__ void weigh_rows(const Matrices& weights, const unsign
   }
 }
 
-// Products of planes of weights and of rows by what they are shifted by, in bytes, less a constant.
+// Products of planes of weights and of rows, by their shift in bytes less a constant.
 struct Ranks {
   Sums at[2][3];  // [t][rank]
 };
@@ -202,10 +201,10 @@ __device__ __forceinline__ void gaussian_fused(Image image, unsigned char* mask,
     weigh_rows(matrices, reinterpret_cast<const unsigned*>(from) + c, halo_pitch / 4, reinterpret_cast<unsigned*>(to) + c,
                pitch / 4, plane / 4);
   }
-  // A warp weighs columns of rows that others weighed.
+  // A warp uses rows that other warps weighed.
   __syncthreads();
 
-  // What the ranks 0 and 1 and the two lowest bits of rank 2 add to a sum is below `unknown` << 18.
+  // The ranks 0 and 1 and the two lowest bits of rank 2 add less than `unknown` << 18 to a sum.
   const int unknown = ((3 << 16) + (2 * radius + 1) * (255 * 255) * (2 * 256 + 1)) / (1 << 18) + 1;
   const unsigned flip = inverse ? 0xffffffffu : 0;
   for (int unit = warp; unit < tile_height / 16 * columns; unit += GAUSSIAN_THREADS / 32) {
@@ -258,7 +257,7 @@ __device__ __forceinline__ void gaussian_fused(Image image, unsigned char* mask,
 #pragma unroll
     for (int half = 0; half < 2; half++) *at[half] = spread_signs(verdicts[half]) ^ flip;
   }
-  // The mask that a thread stores was made by others.
+  // A thread stores parts of the mask that other threads made.
   __syncthreads();
   wait_for_launches_before();
   const Mask to(mask, image);

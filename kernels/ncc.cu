@@ -4,10 +4,10 @@
 //
 // with S = sum I, SS = sum I I and ST = sum I T over the n pixels of the window that count, t1 = sum T, t2 =
 // sum T T. All sums are exact integers; the two differences and the numerator fit in 64 bits for n up to
-// 2^22. Each is rounded to f64 once, and product, square root and division are rounded once each: what the
-// processor computes, to the bit.
+// 2^22. Each is rounded to f64 once, and product, square root and division are rounded once each, as on the
+// processor: the results are equal to the bit.
 //
-// A search takes four steps, all of which run over the region's positions: its width - w + 1 by its height -
+// A search takes four steps. Each runs over the region's positions: its width - w + 1 by its height -
 // h + 1.
 //
 //   column_sums                    sums of I and I I down the h rows of every column
@@ -27,7 +27,7 @@
 #include "ncc.cuh"
 #include "window_sums.cuh"
 
-// What correlate_constant and correlate_shared search for: w * h pixels, then w * h zeros and ones if it has
+// The template of correlate_constant and correlate_shared: w * h pixels, then w * h zeros and ones if it has
 // a mask. 64 KiB is all the constant memory there is, and the kernels' own constants need some.
 constexpr int CONSTANT_BYTES = 65024;
 __constant__ Pattern constant_pattern;
@@ -57,7 +57,7 @@ struct WindowSums {
     row_s = row_ss = row_st = 0;
   }
 
-  // What the map holds after the correlation.
+  // The map's value after the correlation.
   __device__ long long result(Pattern t) const { return MASKED ? __double_as_longlong(score(t, s, ss, st)) : st; }
 };
 
@@ -80,7 +80,7 @@ __device__ void correlate_texture_(cudaTextureObject_t image, int left, int top,
   map[size_t(y) * width + x] = sums.result(t);
 }
 
-// The template in constant memory, which hands one pixel to all threads at once; the image through a texture.
+// The template in constant memory, which broadcasts one pixel to all threads; the image through a texture.
 template <bool MASKED>
 __device__ void correlate_constant_(cudaTextureObject_t image, int left, int top, int width, int height, long long* map) {
   const int x = blockIdx.x * blockDim.x + threadIdx.x;
@@ -99,7 +99,7 @@ __device__ void correlate_constant_(cudaTextureObject_t image, int left, int top
   map[size_t(y) * width + x] = sums.result(t);
 }
 
-// Bytes from row to row of a tile, for templates so wide.
+// Bytes from row to row of a tile, for templates of width w.
 __device__ __forceinline__ constexpr int tile_pitch(int w) { return (TILE_WIDTH + w + 63) / 64 * 64; }
 static_assert(tile_pitch(1) == 64 && tile_pitch(32) == 64 && tile_pitch(33) == 128, "as `tile_bytes` of the host");
 
@@ -185,7 +185,7 @@ __global__ void scores(const unsigned* s, const unsigned* ss, int columns, Patte
 }
 
 // Appends the positions that score min_score or more and precede their neighbours in the tie order: higher
-// score, then smaller y, then smaller x. Counts those too for which there is no room. One thread a position.
+// score, then smaller y, then smaller x. Candidates without room are counted too. One thread a position.
 __global__ void peaks(const double* map, int width, int height, double min_score, unsigned tag, Candidate* candidates,
                       unsigned capacity, unsigned* count) {
   const int x = blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,4 +1,4 @@
-// What all NCC kernels share: a template's numbers, the score, and what is reported of a peak.
+// Shared by all NCC kernels: a template's numbers, the score, and the report of a peak.
 //
 // Oracle: that of ncc.cu, ncc_mma.cu and ncc_wgmma.cu, which include this.
 #pragma once

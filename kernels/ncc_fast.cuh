@@ -1,14 +1,15 @@
-// What the NCC kernels for tensor cores share: how suspects are told, and their exact scores.
+// Shared by the NCC kernels for tensor cores: how suspects are found, and their exact scores.
 //
-// No score map is written. Scores in f32 say which positions *may* be what is asked for, the suspects, with
-// bounds that lose none; then their scores, and those of their neighbours, are computed by the exact formula.
+// No score map is written. Bounds of the scores in f32 select the suspects: the positions that *may* be the
+// best one, or a peak. The bounds lose none of these. Then the scores of suspects and their neighbours are
+// computed by the exact formula.
 //
 //   score = (ST - S t1 / n) / sqrt(W),   W = (n SS - S S)(n t2 - t1 t1) / (n n)
 //
 // An integer b near S t1 / n stands for it, so that ST - b is exact. A window or template that is not flat
-// has n SS - S S >= n - 1, so 1 / sqrt(W) is 2 at most. The score of a flat window is 0, told exactly. MARGIN
-// is for the roundings to f32; how far b is off, and what is cut off of W, each kernel says where it makes
-// bounds.
+// has n SS - S S >= n - 1, so 1 / sqrt(W) is 2 at most. The score of a flat window is exactly 0. MARGIN is
+// for the roundings to f32. How far b is off, and how much is cut off from W, stands in each kernel where it
+// computes bounds.
 //
 // Oracle: that of ncc_mma.cu and ncc_wgmma.cu, which include this.
 #pragma once
@@ -56,7 +57,7 @@ __device__ __forceinline__ unsigned add_lanes(unsigned value) {
 #endif
 }
 
-// value + that of the lane STEP below, if there is one: the shuffle says itself whether there is.
+// value + that of the lane STEP below, if there is one: the shuffle's predicate says so.
 template <int STEP>
 __device__ __forceinline__ unsigned add_below(unsigned value) {
   asm volatile(
@@ -80,7 +81,7 @@ __device__ __forceinline__ void add_lanes_before(Unsigned&... values) {
   }
 }
 
-// What a score is not below, and not above.
+// A lower and an upper bound of a score.
 struct Bounds {
   float least, most;
 };
@@ -88,9 +89,9 @@ struct Bounds {
 // Sums by which nine scores are computed: S, SS and ST of each.
 constexpr int EXACT_SUMS = 27;
 
-// One of these halves the lanes' numbers: of those that differ in bit STEP of their lane, one keeps the sums
-// of `values` up to STEP, the other those of the rest. In the end a lane has the sum over the warp of the
-// number that is its own.
+// Each call halves the numbers of a lane: of two lanes that differ in bit STEP, one keeps the sums of
+// `values` up to STEP, the other the rest. In the end each lane has the sum over the warp of one number, its
+// own.
 template <int STEP>
 __device__ __forceinline__ unsigned sum_of_lane(unsigned (&values)[2 * STEP], int lane) {
   const bool is_upper = lane & STEP;
@@ -110,8 +111,8 @@ __device__ __forceinline__ unsigned sum_of_lane(unsigned (&values)[2 * STEP], in
 // A thread's part of them. Positions are numbered row by row; the suspect is number 4.
 struct NineWindows {
   unsigned st[9] = {};
-  // The sums of all rows that one of three windows below each other has, and what each of the nine windows
-  // lacks of these.
+  // The sums of all rows of three windows, one below the other, and for each of the nine windows the part of
+  // these sums that it lacks.
   unsigned s[3] = {}, ss[3] = {};
   unsigned less_s[9] = {}, less_ss[9] = {};
 
@@ -128,7 +129,7 @@ struct NineWindows {
       s[dx] = dot4(pixels[dx], 0x01010101u, s[dx]);
       ss[dx] = dot4(pixels[dx], pixels[dx], ss[dx]);
     }
-    // Not a row of all.
+    // Not a row of all windows.
     if (j < 1 || j > h - 2) {
 #pragma unroll
       for (int i = 0; i < 3; i++) {
@@ -142,7 +143,7 @@ struct NineWindows {
     }
   }
 
-  // Over the warp: in each lane the sum of its number, S before SS before ST.
+  // Sums over the warp: each lane gets the sum of its number, S before SS before ST.
   __device__ __forceinline__ unsigned of_warp(int lane) const {
     unsigned values[32] = {};
 #pragma unroll
@@ -208,9 +209,9 @@ __device__ __forceinline__ void add_rows(NineWindows& windows, const Around& ima
 }
 
 // Appends (x, y) to the candidates if it scores min_score or more and precedes its neighbours in the tie
-// order. A warp: nine lanes from `first` on have the scores `here` of the position's neighbours, and of
-// itself in the middle, row by row, -2 for those outside the map; k is the number of one's own; others do not
-// ask. `count` counts those too for which there was no room.
+// order. By one warp: nine lanes from `first` on have the scores `here` of the position's neighbours, and of
+// itself in the middle, row by row, -2 outside the map; k is the lane's own number; other lanes have asks =
+// false. `count` also counts candidates without room.
 __device__ __forceinline__ void report_peak(double here, int first, int k, bool asks, int x, int y, double min_score,
                                             unsigned tag, Candidate* candidates, unsigned capacity, unsigned* count) {
   const double peak = __shfl_sync(ALL_LANES, here, first + 4);
@@ -224,8 +225,8 @@ __device__ __forceinline__ void report_peak(double here, int first, int k, bool 
   }
 }
 
-// The same for position (x, y) of a map of `width` times `height`, of whose nine windows a warp has the sums.
-// total: in each lane below EXACT_SUMS the sum of that number.
+// As report_peak, for position (x, y) of a map of `width` times `height`: the warp has the sums of its nine
+// windows. total: in each lane below EXACT_SUMS the sum of that number.
 __device__ __forceinline__ void score_peak(const Pattern& pattern, unsigned total, int x, int y, int width, int height,
                                            double min_score, unsigned tag, Candidate* candidates, unsigned capacity,
                                            unsigned* count) {

@@ -15,12 +15,12 @@
 //   D[dx][n] = ST(16 n + dx, y)      summed over the template's rows j and all k from 0 to w + 14
 //
 // so that one D is a row of 128 positions. The two halves of the 32 products are 16 columns k (a chunk, of
-// which a template takes C = (w + 30) / 16) of row j and the same columns of row j + 1. What a lane holds of
-// half a B are four neighbouring pixels, and those of a warp 128 neighbouring bytes of one row of the tile: B
-// needs no rearranging, and no two lanes share a bank. A warp has Y rows of positions. It takes four rows of
-// the template at a time, A of which stays in registers, and goes down the tile by two rows of the image.
-// Such a pair is the same register for all: it meets the pairs of the template's rows that begin at even rows
-// for even positions, and those that begin at odd rows for odd ones.
+// which a template takes C = (w + 30) / 16) of row j and the same columns of row j + 1. For half a B a lane
+// holds four neighbouring pixels, and a warp 128 neighbouring bytes of one row of the tile: B needs no
+// rearranging, and no two lanes share a bank. A warp has Y rows of positions. It uses four rows of the
+// template at a time, whose A stays in registers, and moves down the tile by two rows of the image. Such a
+// pair of rows is one register for all positions: with pairs of template rows that begin at even rows it
+// gives even positions, with those that begin at odd rows odd ones.
 //
 // A lane's words of A begin at any byte of a row of the template. So rows lie four times in memory, the later
 // copies moved left by a byte each (`spread_template`): 16 zeros, w pixels, zeros. Copies lie P words apart,
@@ -39,9 +39,9 @@
 // Limits: w <= 128, w h <= 32768 (products stay below 2^31, S below 2^23), not flat; frame.pixels and
 // frame.pitch multiples of 16, the region within the frame. `settle` is launched after it in the same stream.
 //
-// Tried on an H200 with 64x64 in 1080p: to let every other block of a multiprocessor begin with its window
-// sums, so that the tensor cores have work meanwhile. That took 37.9 us instead of 39.0, and the second plane
-// that it needs cost more.
+// Tried on an H200 with 64x64 in 1080p: every other block of a multiprocessor begins with its window sums, so
+// that the tensor cores have work meanwhile. That took 37.9 us instead of 39.0, but the second plane that it
+// needs cost more.
 //
 // Oracle: crates/lockon-core/src/reference/ncc.rs, in crates/lockon-cuda/src/tests.rs:
 // scores_and_matches_of_2100_random_searches_are_those_of_the_definition,
@@ -51,7 +51,7 @@
 
 extern __shared__ __align__(16) unsigned char shared[];
 
-// What ncc_mma_64 and ncc_mma_32 search for.
+// The search of ncc_mma_64 and ncc_mma_32.
 struct Search {
   Sought sought;
   unsigned mean;  // 2^24 t1 / n, to the nearest
@@ -68,9 +68,8 @@ constexpr int MMA_WARPS = 4;
 constexpr int MMA_THREADS = MMA_WARPS * 32;
 constexpr int MATCH_THREADS = 2 * MMA_THREADS;
 
-// Blocks of those that a multiprocessor is to have room for, and copies that a thread of ncc_mma_products
-// starts together. What is compiled for 7.5 has room for two there without being told, and its copies wait in
-// registers.
+// Blocks of these two that a multiprocessor must have room for, and copies that a thread of ncc_mma_products
+// starts together. The code for 7.5 has room for two blocks anyway, and its copies wait in registers.
 #if __CUDA_ARCH__ >= 800
 constexpr int MATCH_BLOCKS = 2;
 constexpr int COPIES = 1;
@@ -87,7 +86,8 @@ constexpr int PIECE_ROWS = 32;
 constexpr int MOST_PIECES = 15;
 static_assert(255ll * 255 * MOST_PIECES * 16 * PIECE_CHUNKS * (PIECE_ROWS + 1) < 1ll << 32, "sums fit");
 
-// Where the map of a masked template has what: sums of products below, those of the squares' low bytes above.
+// Layout of the map of a masked template: sums of products in the low bits, those of the squares' low bytes
+// above.
 constexpr int LOW_BYTES_SHIFT = 36;
 
 // Words from a copy of a row of the template to the next, for so many chunks.
@@ -129,7 +129,7 @@ __device__ __forceinline__ void finish_copies() {
 #endif
 }
 
-// What is multiplied: the pixels, or the low or the high bytes of their squares.
+// The factor: pixels, or the low or the high bytes of their squares.
 enum Plane : int { PIXELS, LOW_BYTES, HIGH_BYTES };
 
 __device__ __forceinline__ unsigned square_bytes(unsigned word, Plane plane) {
@@ -170,7 +170,7 @@ __device__ __forceinline__ void load_pattern(unsigned* to, const unsigned* sprea
                                              int rows) {
   const int quads = chunks + 1, to_pitch = copy_pitch(chunks);
   const int step = THREADS / quads;
-  // Threads that quads do not divide among them stand by.
+  // Threads that are left over when quads are divided among them do nothing.
   if (threadIdx.x >= step * quads) return;
   const int quad = threadIdx.x % quads, before = 4 * (first_row - 1);
 #pragma unroll (THREADS == MATCH_THREADS ? 4 : COPIES)
@@ -287,7 +287,7 @@ struct PrefixSums {
     return (x >> 3) * 4 + (x & 3) + (x >> 6) * 8 + (x & 4 ? PREFIX_HALF : 0);
   }
 
-  // Writes the prefix sums of columns 8 lane to 8 lane + 7 to where that lane's belong.
+  // Writes the prefix sums of columns 8 lane to 8 lane + 7 to that lane's place.
   __device__ static __forceinline__ void write(uint4* to, const WindowColumns& columns) {
     unsigned p[8], q[8];
     unsigned sum = columns.s[0], squares = columns.ss[0];
@@ -333,8 +333,8 @@ __device__ __forceinline__ Bounds bounds_of(int e, float r) {
 // Where r and lower bounds of a tile's row of positions lie: sum i of D of a lane at 32 i + lane.
 __device__ __forceinline__ int plane_slot(int x) { return (x >> 4 & 1) * 32 + (x >> 3 & 1) * 64 + (x & 7) * 4 + (x >> 5); }
 
-// The next four rows of d come first. Registers cannot be counted through, but loops over all of d would not
-// fit the instructions' cache.
+// Moves the next four rows of d to the front: registers have no index, and unrolled loops over all of d would
+// not fit into the instruction cache.
 template <int Y>
 __device__ __forceinline__ void rotate(unsigned (&d)[Y][4]) {
   unsigned first[4][4];
@@ -346,8 +346,8 @@ __device__ __forceinline__ void rotate(unsigned (&d)[Y][4]) {
   for (int i = 0; i < 16; i++) d[Y - 4 + i / 4][i % 4] = first[i / 4][i % 4];
 }
 
-// Turns products into bounds of scores: d, of ROWS rows of positions of a warp, into those from above; NaN
-// outside the region. Hands those from below to `consume(row, i, bound)`. tile: the first row's pixels.
+// Turns products into bounds of scores: d, for ROWS rows of positions of a warp, gets the upper ones; NaN
+// outside the region. Passes the lower ones to `consume(row, i, bound)`. tile: the first row's pixels.
 template <int ROWS, class Consume>
 __device__ __forceinline__ void add_sums(unsigned (&d)[ROWS][4], const unsigned char* tile, int pitch, const Search& search,
                                          int first_x, int end_x, int end_y, PrefixSums* prefix,
@@ -375,7 +375,7 @@ __device__ __forceinline__ void add_sums(unsigned (&d)[ROWS][4], const unsigned 
     beside[i] = x < first_x || x >= end_x ? __int_as_float(0x7fffffff) : 0.0f;
   }
   uint4* out = reinterpret_cast<uint4*>(prefix->s + PrefixSums::index(8 * lane));
-  // Through a shuffle, so that it stays in a register: it would be fetched for every position.
+  // Through a shuffle, so that it stays in a register: otherwise it is loaded for every position.
   const float factor = __shfl_sync(ALL_LANES, search.factor, 0);
   const unsigned n = search.sought.pattern.n;
   const int entering = h * pitch;
@@ -490,7 +490,7 @@ __device__ __forceinline__ void match(const Search& search, const unsigned* spre
     for (int i = 0; i < 16; i++) reaching |= __uint_as_float(d[i / 4][i % 4]) >= limit ? 1u << i : 0;
     if (__any_sync(ALL_LANES, reaching)) {
       __syncwarp();
-      // To where any of them can be got from.
+      // To where every warp can read them.
 #pragma unroll
       for (int i = 0; i < 16; i++) room[i * 32 + lane] = __uint_as_float(d[i / 4][i % 4]);
 #pragma unroll 1
@@ -498,8 +498,8 @@ __device__ __forceinline__ void match(const Search& search, const unsigned* spre
         const int i = __ffs(reaching) - 1, x = column_of(i % 4), y = first_row + first + i / 4;
         const float bound = room[i * 32 + lane];
         if (search.all_peaks) {
-          // Not one that a neighbour in the tile surely beats. Bounds of positions outside the region are no
-          // maximum.
+          // Skips positions that a neighbour in the tile surely beats. Bounds of positions outside the region
+          // are no maximum.
           float highest = -4.0f;
           for (int at_y = max(y - 1, 0); at_y <= min(y + 1, TILE_Y - 1); at_y++) {
             for (int at_x = max(x - 1, 0); at_x <= min(x + 1, TILE_X - 1); at_x++) {
@@ -515,8 +515,8 @@ __device__ __forceinline__ void match(const Search& search, const unsigned* spre
   }
 }
 
-// What ncc_mma_products is to sum: `width` times `height` positions whose first is at (left, top) of the
-// frame, for a template of w times h. The frame's rows start at multiples of 16 bytes.
+// The sums of ncc_mma_products: `width` times `height` positions, the first at (left, top) of the frame, for
+// a template of w times h. The frame's rows start at multiples of 16 bytes.
 struct Region {
   Image frame;
   int left, top;
@@ -537,8 +537,8 @@ __global__ void __launch_bounds__(MATCH_THREADS, MATCH_BLOCKS)
   match<8>(search, spread, piece_rows);
 }
 
-// Sums products over a template of any size, which it takes in pieces. A block computes 128 by 64 positions
-// and has a share of the pieces; blocks that share positions add to the map.
+// Sums products over a template of any size, piece by piece. A block computes 128 by 64 positions and has a
+// share of the pieces; blocks that share positions add to the map.
 //
 // Without a mask (mask == nullptr): ST of every position into the map. With one, four sums: ST and, from bit
 // LOW_BYTES_SHIFT on, that of the low bytes of I I into the map, those of I and of the high bytes of I I into

@@ -1,13 +1,13 @@
 // All peaks of a tile, for ncc_wgmma.cu, from its sums of products and its moments.
 //
-// A tile overlaps those beside it by two rows and two columns, so that the neighbours of all it is asked for
-// are its own. First bounds of all scores say which positions reach min_score and are not surely beaten by a
-// neighbour; then nine lanes score such a position and its neighbours exactly.
+// A tile overlaps the next ones by two rows and two columns, so that it has the neighbours of all positions
+// that it judges. First bounds of all scores select the positions that may reach min_score and that no
+// neighbour surely beats; then nine lanes score such a position and its neighbours exactly.
 //
-// Bounds. As in ncc_wgmma.cuh V is cut off, and y is ST - S t1 / n told roughly and less slack: ST - S t1 / n
-// = x lies between y and y + 2 slack. With r = 1 / sqrt(V), x r is score sqrt(scale) sqrt(V' / V), where V <=
-// V' < V + 1 is what V was before. The score is at most 1, so that x r is off from score sqrt(scale) by less
-// than sqrt(scale) r r / 2. So
+// Bounds. As in ncc_wgmma.cuh V is cut off, and y is ST - S t1 / n in f32, less slack: ST - S t1 / n = x lies
+// between y and y + 2 slack. With r = 1 / sqrt(V), x r is score sqrt(scale) sqrt(V' / V), where V <= V' < V +
+// 1 is what V was before. The score is at most 1, so that x r is off from score sqrt(scale) by less than
+// sqrt(scale) r r / 2. So
 //
 //   (y - k r) r <= score sqrt(scale) <= (y - k r) r + (2 slack + 2 k r) r,   k = 0.55 sqrt(scale)
 //
@@ -31,11 +31,11 @@ constexpr float BELOW_ALL = -1e30f;
 // Positions of a tile that may be peaks, as many as are scored at a time. Other numbers were not measured.
 constexpr int MAX_LISTED = 1024;
 struct PeakList {
-  unsigned count;           // those too for which there was no room
+  unsigned count;           // also positions without room
   unsigned at[MAX_LISTED];  // x in the low, y in the high half
 };
 
-// What is asked for are columns first_x <= x < TILE_X - 1 and rows first_y <= y < end_y.
+// Judged are the positions in columns first_x <= x < TILE_X - 1 and rows first_y <= y < end_y.
 struct PeaksTile {
   const int* products;     // ST less slack, see `products_slot`
   const Moments* moments;  // as `moments_of` makes them for all peaks
@@ -48,11 +48,11 @@ struct PeaksTile {
 // positions 32 apart write to different banks.
 __device__ __forceinline__ int products_slot(int x, int y) { return y * TILE_X + (x ^ (x >> 5) << 3); }
 
-// What bounds lose for what was cut off of V: half of sqrt(scale), and something for roundings.
+// How much wider bounds are because V was cut off: half of sqrt(scale), and more for roundings.
 __device__ __forceinline__ constexpr float cut_of(float root_scale) { return 0.55f * root_scale; }
 static_assert(cut_of(1.0f) == 0.55f, "as the host's test has it (wgmma/bounds.rs)");
 
-// What bounds are made of, beside a position's own numbers.
+// Terms of bounds that do not depend on the position.
 struct BoundTerms {
   float mean, cut, doubt;
 
@@ -72,7 +72,7 @@ struct FourBounds {
     const float sums[4] = {first.x, first.z, second.x, second.z}, roots[4] = {first.y, first.w, second.y, second.w};
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      // What follows a float's exponent: 2^23 + S.
+      // The bits after a float's exponent: 2^23 + S.
       const float above = __uint_as_float(packed_sum(sums[i]) | __float_as_uint(float(1 << SUM_BITS)));
       const float y = __fmaf_rn(__fsub_rn(float(1 << SUM_BITS), above), terms.mean, float(products[i]));
       least[i] = __fmul_rn(__fmaf_rn(roots[i], -terms.cut, y), roots[i]);
@@ -81,8 +81,8 @@ struct FourBounds {
   }
 };
 
-// The positions in rows first_y <= y < end_y, eight at most, that reach min_score, as far as can be told, and
-// that no neighbour surely beats: bits 4 k to 4 k + 3 are a lane's four positions in row first_y + k.
+// The positions in rows first_y <= y < end_y, eight at most, that may reach min_score, and that no neighbour
+// surely beats: bits 4 k to 4 k + 3 are a lane's four positions in row first_y + k.
 __device__ __forceinline__ unsigned possible_peaks(const PeaksTile& tile, const Member& member, float min_score, int first_y,
                                                    int end_y) {
   const int lane = threadIdx.x % 32, x = 4 * lane;
@@ -92,7 +92,7 @@ __device__ __forceinline__ unsigned possible_peaks(const PeaksTile& tile, const 
   unsigned asked = 0;
 #pragma unroll
   for (int i = 0; i < 4; i++) asked |= x + i >= tile.first_x && x + i < TILE_X - 1 ? 1u << i : 0;
-  // Bounds from below of the row before the one that is judged, and of that one.
+  // Lower bounds of the judged row and of the one above it.
   float above[4] = {BELOW_ALL, BELOW_ALL, BELOW_ALL, BELOW_ALL}, here[4] = {BELOW_ALL, BELOW_ALL, BELOW_ALL, BELOW_ALL};
   float most[4] = {BELOW_ALL, BELOW_ALL, BELOW_ALL, BELOW_ALL};
   unsigned possible = 0;
@@ -108,7 +108,7 @@ __device__ __forceinline__ unsigned possible_peaks(const PeaksTile& tile, const 
       for (int i = 0; i < 4; i++) columns[i + 1] = fmaxf(fmaxf(above[i], here[i]), below.least[i]);
       columns[0] = __shfl_up_sync(ALL_LANES, columns[4], 1);
       columns[5] = __shfl_down_sync(ALL_LANES, columns[1], 1);
-      // The first has nothing to its left; the last is not asked for.
+      // The first lane has no left neighbour; the last column is not judged.
       if (lane == 0) columns[0] = BELOW_ALL;
       unsigned judged = 0;
 #pragma unroll
@@ -128,7 +128,7 @@ __device__ __forceinline__ unsigned possible_peaks(const PeaksTile& tile, const 
   return possible;
 }
 
-// SS of a window: the only number near what S and V say that ends in the bits that are kept.
+// SS of a window: the only number near the value from S and V that ends in the bits that were kept.
 //
 // 1 / (r r) is off from V by 7.3 units of 2^-24 of it at most, for r and two roundings. V <= n n 127.5^2, so
 // that a part n of it is less than 232 for n <= 32768, with less than 1 more for what was cut off. Less than
@@ -150,9 +150,9 @@ __device__ __forceinline__ void sync_all(unsigned barrier, unsigned& parity) {
   parity ^= 1;
 }
 
-// Appends the peaks of a tile to the candidates. So many warps do, each when it has written its part of
-// products or moments; this is number `warp` of them. The list is empty before. barrier: of all their
-// threads, not used yet.
+// Appends the peaks of a tile to the candidates. Called by WARPS warps, each after it has written its part of
+// products or moments; this is number `warp`. The list is empty at first. barrier: counts all their threads,
+// not used yet.
 template <int WARPS>
 __device__ __forceinline__ void report_peaks(const Launch& launch, const Search& search, const Member& member,
                                              const Pattern& pattern, const PeaksTile& tile, PeakList& list, int warp,
@@ -163,7 +163,7 @@ __device__ __forceinline__ void report_peaks(const Launch& launch, const Search&
   const int rows = quotient(tile.end_y - tile.first_y + WARPS - 1, WARPS);
   const int first_y = tile.first_y + warp * rows, end_y = min(first_y + rows, tile.end_y);
   unsigned possible = first_y < end_y ? possible_peaks(tile, member, launch.min_score, first_y, end_y) : 0;
-  // As often as the list takes them.
+  // Repeats while peaks are left that the list had no room for.
   for (bool is_more = true; is_more;) {
     unsigned before = __popc(possible);
     add_lanes_before(before);
@@ -177,7 +177,7 @@ __device__ __forceinline__ void report_peaks(const Launch& launch, const Search&
     wait_for_launches_before();
     const int count = min(list.count, MAX_LISTED);
     is_more = list.count > MAX_LISTED;
-    // Three by each warp: nine lanes have the scores around one.
+    // Three positions a warp: nine lanes have the scores around one.
     const int third = quotient(lane, 9), k = lane - 9 * third;
     for (int next = 3 * warp; next < count; next += 3 * WARPS) {
       const bool has_one = third < 3 && next + third < count;

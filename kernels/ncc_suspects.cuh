@@ -14,9 +14,10 @@ struct Suspect {
 };
 static_assert(sizeof(Suspect) == 16, "as the host has room for it");
 
-// What a search in f32 leaves to `settle`, which empties it again; before the first search it is all zeros.
+// State that a search in f32 leaves to `settle`, which clears it again; before the first search it is all
+// zeros.
 struct Suspicion {
-  unsigned count;  // of suspects, those too for which there was no room
+  unsigned count;  // of suspects, also those without room
   unsigned best;   // a lower bound of the best score, ordered(f32)
   unsigned done;   // blocks of `settle` that have finished
   unsigned unused;
@@ -37,7 +38,7 @@ struct Suspects {
 static_assert(sizeof(Suspects) == 24 && OFFSET(Suspects, list) == 8 && OFFSET(Suspects, capacity) == 16,
               "as the host fills it");
 
-// What was searched for, and where: `width` times `height` positions whose first is at (left, top) of the
+// The template and the place of a search: `width` times `height` positions, the first at (left, top) of the
 // frame.
 struct Sought {
   Image frame;  // the whole: rows start at multiples of 16 bytes, and so does the next after each
@@ -53,7 +54,7 @@ static_assert(sizeof(Sought) == 96 && OFFSET(Sought, left) == 24 && OFFSET(Sough
 // Warps of a block: up to so many work on one suspect. Other numbers were not measured.
 constexpr int SETTLE_WARPS = 8;
 constexpr int SETTLE_THREADS = SETTLE_WARPS * 32;
-// Blocks that a multiprocessor is to have room for, which bounds a thread's registers.
+// Blocks that a multiprocessor must have room for: this limits a thread's registers.
 constexpr int SETTLE_BLOCKS = 2;
 
 // Rows whose pixels a lane fetches together. Other numbers were not measured.
@@ -62,10 +63,10 @@ constexpr int SETTLE_ROWS = 4;
 extern "C" {
 
 // Scores the suspects exactly and appends to the candidates those that score min_score or more and precede
-// their neighbours in the tie order. Suspects below the best lower bound, if there is one, are passed over.
+// their neighbours in the tie order. Suspects below the best lower bound, if there is one, are skipped.
 //
 // Any grid; block SETTLE_THREADS. words: the template (`pack_template`). counts[0] is the number of
-// candidates, counts[1] of searches that had more suspects than room: such a search is to be done again by
+// candidates, counts[1] of searches that had more suspects than room: such a search must be repeated by
 // kernels that write a map.
 //
 // A team of warps takes one suspect after another. The fewer suspects there are, the more warps make a team.
@@ -78,7 +79,7 @@ __global__ void __launch_bounds__(SETTLE_THREADS, SETTLE_BLOCKS)
   const Pattern& pattern = sought.pattern;
   const Image& frame = sought.frame;
   const Suspects& suspects = sought.suspects;
-  // Wanted as soon as it is known what is suspected.
+  // Needed as soon as the suspects are known.
   for (int i = threadIdx.x * 32; i < (pattern.w + 3) / 4 * pattern.h; i += SETTLE_THREADS * 32) {
     asm volatile("prefetch.global.L1 [%0];" ::"l"(__cvta_generic_to_global(words + i)));
   }
@@ -87,8 +88,8 @@ __global__ void __launch_bounds__(SETTLE_THREADS, SETTLE_BLOCKS)
   Suspect first[4];
 #pragma unroll
   for (int i = 0; i < 4; i++) first[i] = suspects.list[min(blockIdx.x + gridDim.x * (warp >> i), suspects.capacity - 1)];
-  // One thread asks for all: what every warp of every block asks for, at one place, takes longer than all the
-  // rest.
+  // One thread reads for all: if every warp of every block read the same address, that would take longer than
+  // all the rest.
   __shared__ Suspicion state;
   if (threadIdx.x == 0) {
     state.count = *(volatile unsigned*)&suspects.state->count;
@@ -126,7 +127,7 @@ __global__ void __launch_bounds__(SETTLE_THREADS, SETTLE_BLOCKS)
     }
     it = suspects.list[min(index + step, known - 1)];
   }
-  // The last block leaves everything as it was before the search. A warp asks that is done early.
+  // The last block restores the state from before the search. The warp that checks is one that is done early.
   if (threadIdx.x == SETTLE_THREADS - 1 && atomicAdd(&suspects.state->done, 1) + 1 == gridDim.x) {
     if (count > suspects.capacity) atomicAdd(&counts[1], 1);
     *suspects.state = {0, 0, 0, 0};

@@ -1,8 +1,8 @@
 // target: compute_90a
 //
-// NCC of regions with unmasked templates on the tensor cores of compute capability 9.0: products, window
-// sums, the search for what may be the best position, or a peak, and exact scores in one launch; no score map
-// is written. Formulas: ncc_fast.cuh; bounds, window sums and exact scores: ncc_wgmma.cuh; all peaks:
+// NCC of regions with unmasked templates on the tensor cores of compute capability 9.0. One launch computes
+// products, window sums, the positions that may be the best one, or a peak, and their exact scores; no score
+// map is written. Formulas: ncc_fast.cuh; bounds, window sums and exact scores: ncc_wgmma.cuh; all peaks:
 // ncc_peaks.cuh.
 //
 // Products. ST(x, y) = sum over i, j of T(i, j) I(x + i, y + j) becomes a product of matrices D = A B, 64 by
@@ -34,8 +34,8 @@
 // memory.
 //
 // Roles of a block's warps. G warpgroups multiply, each a part of the tile's rows. Eleven warps first sum
-// windows (`sum_windows`), then score exactly what the warpgroups suspect (`settle_lists`). One fetches A. A
-// block goes through all templates of its search one after the other; tile and window sums serve all of them.
+// windows (`sum_windows`), then score the warpgroups' suspects exactly (`settle_lists`). One fetches A. A
+// block searches all templates of its search one after the other; tile and window sums serve all of them.
 //
 //   fetches     |A|A|A|A|A| ...
 //   multiply    tile |  products  | epilogue |  products of the next template ...
@@ -62,8 +62,8 @@
 //   spread     C (2 steps + 3) 256 bytes, aligned to 16
 //
 // Limits: 1 <= w <= 128, h <= 256, w h <= 32768 (sums of products, with what they begin at, stay below 2^31,
-// S below 2^23), not flat; frame.pixels and frame.pitch multiples of 16, regions within the frame. What fits
-// is decided by shared memory: 128 by 128 does with 2x128, all do with 1x32.
+// S below 2^23), not flat; frame.pixels and frame.pitch multiples of 16, regions within the frame. Shared
+// memory decides which templates fit: up to 128 by 128 with 2x128, all with 1x32.
 //
 // Oracle: crates/lockon-core/src/reference/ncc.rs, in crates/lockon-cuda/src/tests.rs:
 // scores_and_matches_of_2100_random_searches_are_those_of_the_definition
@@ -85,11 +85,11 @@ constexpr int MAX_STAGES = 16;
 constexpr int GROUP_BARRIER = 1;
 constexpr int DONE_BARRIER = 1;
 
-// If more positions of a warp than these are suspects, the best lower bound of all is taken first. Other
+// If more positions of a warp than these are suspects, the best lower bound of all is found first. Other
 // numbers were not measured.
 constexpr int FEW_SUSPECTS = 4;
 
-// Copies global memory to shared memory and lets `barrier` know.
+// Copies global memory to shared memory and arrives at `barrier`.
 __device__ __forceinline__ void bulk_copy(unsigned to, const void* from, unsigned bytes, unsigned barrier) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
@@ -168,7 +168,7 @@ __device__ __forceinline__ void multiply(int (&d)[16], unsigned long long a, uns
       : "l"(a), "l"(b));
 }
 
-// Those so far are a group. Without one at the end of a loop's body, ptxas makes some of its own, and waits
+// Makes the products so far a group. Without one at the end of a loop's body, ptxas makes its own, and waits
 // for all.
 __device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
@@ -178,7 +178,7 @@ __device__ __forceinline__ void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
-// Element `index` of COUNT, of which there are MOST: registers cannot be counted off.
+// Element `index` of COUNT, of which the first MOST exist: registers have no index.
 template <int COUNT, int MOST>
 __device__ __forceinline__ int choose(const int* values, int index) {
   if constexpr (MOST <= 0) {
@@ -208,7 +208,7 @@ __device__ __forceinline__ bool any_of_group(int barrier, bool says) {
   return any;
 }
 
-// The number of the block's search. Searches take alike many blocks most of the time.
+// The number of the block's search. Searches have equally many blocks most of the time.
 __device__ __forceinline__ int search_of_block(const Launch& launch) {
   const int block = blockIdx.x;
   if (block < launch.search[0].end_block) return 0;
@@ -226,7 +226,7 @@ __device__ __forceinline__ int search_of_block(const Launch& launch) {
   return index;
 }
 
-// What a block does, by the roles of its warps (above); `match` has this order.
+// The work of a block, by the roles of its warps (above); `match` has this order.
 //
 //   all             load_tile
 //   one thread      begin: barriers, empty lists, as many parts of A as the ring has stages
@@ -235,18 +235,18 @@ __device__ __forceinline__ int search_of_block(const Launch& launch) {
 //
 //   sum             sum_windows: moments of all positions; say that they are summed
 //                   settle: for each template, until no warpgroup has another list of suspects,
-//                     wait for the lists, score exactly what is in them, and say that they are settled
+//                     wait for the lists, score their suspects exactly, and say that they are settled
 //
 //   multiply        for each template:
 //                     multiply_parts: for each part, wait until it is there, d += A B, say that it is empty
 //                     wait until the list of the template before is settled, and the moments are summed
 //                     find suspects: the positions whose scores may reach what the best is at least
-//                     list_suspects: as often as the list takes them, say that they are listed, and wait
+//                     list_suspects: fill the list, say that they are listed, and wait, until none is left
 //                       until they are settled
 //
 // Where all peaks are wanted, there is one template, and instead of looking for suspects:
 //
-//   multiply        keep_products: d goes to where tile and ring were, when nobody reads these any more
+//   multiply        keep_products: d replaces tile and ring, when no warp reads these any more
 //   sum, multiply   report_peaks, when products and moments are there
 
 // Barriers in shared memory, by their addresses.
@@ -310,7 +310,7 @@ __device__ __forceinline__ void load_tile(const Image& frame, const Search& sear
     for (int row = warp * 2 + lane / 16; row < tile.pixel_rows; row += THREADS / 16) {
       unsigned char* to = tile.pixels + row * tile.pitch + 16 * chunk;
       if constexpr (ALL_PEAKS) {
-        // What is outside the frame does not count.
+        // Pixels outside the frame do not count.
         const unsigned char* from = frame.pixels + size_t(min(first_y + row, frame.height - 1)) * frame.pitch;
         const auto load = [&](int at) { return __ldg(reinterpret_cast<const uint4*>(from + min(at, frame.pitch - 16))); };
         *reinterpret_cast<uint4*>(to) = bytes_from(load(byte & ~15), load((byte & ~15) + 16), byte & 15);
@@ -347,7 +347,7 @@ __device__ __forceinline__ void begin(const Search& search, const Barriers& barr
   for (int stage = 0; stage < ring.stages; stage++) ring.fetch(search, barriers, stage);
 }
 
-// Fetches what `begin` has left. By one thread.
+// Fetches the parts that `begin` has left. By one thread.
 __device__ __forceinline__ void fetch_rest(Ring& ring, const Search& search, const Barriers& barriers) {
   int stage = 0;
   unsigned parity = 0;
@@ -361,8 +361,8 @@ __device__ __forceinline__ void fetch_rest(Ring& ring, const Search& search, con
   }
 }
 
-// Settles what the warpgroups suspect of all templates. SUM_WARPS warps do; this is number `warp` of them.
-// patterns, exact: shared memory for it, `exact` all zeros.
+// Settles the warpgroups' suspects of all templates. By SUM_WARPS warps; this is number `warp`. patterns,
+// exact: shared memory for it, `exact` all zeros.
 template <int GROUPS>
 __device__ __forceinline__ void settle(const Launch& launch, const Search& search, const Tile& tile,
                                        const Barriers& barriers, GroupSuspects (&lists)[GROUPS], Pattern* patterns,
@@ -402,7 +402,7 @@ __device__ __forceinline__ void settle(const Launch& launch, const Search& searc
       open = is_more;
     } while (open);
   }
-  // The last block leaves everything as it was before the search.
+  // The last block restores the state from before the search.
   if (shares && warp == 0 && lane == 0) {
     __threadfence();
     if (int(atomicAdd(&progress->done, 1)) + 1 == search.end_block - search.first_block) {
@@ -420,7 +420,7 @@ struct Place {
   __device__ __forceinline__ int y_of(int number) const { return y + number / 4 * 4; }
 };
 
-// The four values, in rows of TILE_X, of the positions of d[0] to d[3]: those of the others lie below them.
+// The four values, in rows of TILE_X, of the positions of d[0] to d[3]; the others' lie below them.
 template <class T>
 struct FirstFour {
   T* at[4];
@@ -430,18 +430,18 @@ struct FirstFour {
       : at{base + slot(place.x, place.y), base + slot(place.x + 16, place.y), base + slot(place.x + 8, place.y),
            base + slot(place.x + 24, place.y)} {}
 
-  // That of d[number].
+  // The position of d[number].
   __device__ __forceinline__ T& operator[](int number) const { return at[number % 4][number / 4 * 4 * TILE_X]; }
 };
 
-// What a warpgroup waits for next.
+// The phase that a warpgroup waits for next.
 struct Turn {
   unsigned stage = 0;
   // Parities of the barriers: bit 0 the ring's, bit 1 that of `settled`.
   unsigned parities = 2;
 };
 
-// Adds a template's products to d. The last part is still on its way; what is returned is its stage.
+// Adds a template's products to d. Returns the stage of the last part, which is still in use.
 template <int N>
 __device__ __forceinline__ unsigned multiply_parts(int (&d)[N / 2], const Ring& ring, const Barriers& barriers,
                                                    unsigned rows_from, int pitch, int lane, Turn& turn) {
@@ -470,7 +470,7 @@ __device__ __forceinline__ unsigned multiply_parts(int (&d)[N / 2], const Ring& 
           commit_products();
         }
       }
-      // The part before this one is done with.
+      // The part before this one is free.
       wait_for_products<1>();
       if (first + chunk > 0 && lane == 0) barrier_arrive(barriers.empty + 8 * previous);
       previous = turn.stage;
@@ -491,7 +491,7 @@ __device__ __forceinline__ void wait_for_all_products(int (&d)[N / 2]) {
   for (int i = 0; i < N / 2; i++) asm volatile("" : "+r"(d[i])::"memory");
 }
 
-// Puts the products where tile and ring were, when nobody reads these any more. eights: see `match`.
+// Stores the products in place of tile and ring, when no warp reads these any more. eights: see `match`.
 template <int GROUPS, int N>
 __device__ __forceinline__ void keep_products(const int (&d)[N / 2], const Barriers& barriers, int* products,
                                               const Place& place, int eights) {
@@ -506,8 +506,8 @@ __device__ __forceinline__ void keep_products(const int (&d)[N / 2], const Barri
   }
 }
 
-// Hands suspects to the warps that settle them, as often as the list takes them. Few are left, so this is
-// short code rather than fast.
+// Passes suspects to the warps that settle them, a list at a time. Few are left, so this is short code rather
+// than fast.
 template <int N>
 __device__ __forceinline__ void list_suspects(unsigned long long suspects, const int (&d)[N / 2], const Moments* sums,
                                               const Place& place, const Member& member, int slack, GroupSuspects& list,
@@ -563,8 +563,7 @@ __device__ __forceinline__ void match(const Launch& launch) {
   // the region.
   const int offset = ALL_PEAKS ? 0 : search.left & 15;
   const int block = blockIdx.x - search.first_block, block_y = quotient(block, search.across);
-  // The tile comes first: for what a group has beyond the tile's rows, the tensor cores read on in what
-  // follows it.
+  // The tile comes first: for rows of a group beyond the tile's, the tensor cores read the memory behind it.
   const Tile tile = {shared,
                      pitch,
                      rows,
@@ -591,13 +590,13 @@ __device__ __forceinline__ void match(const Launch& launch) {
   uint2* starts = reinterpret_cast<uint2*>(sums + tile_rows * TILE_X);
   const Barriers barriers(barrier_words, GROUPS);
   const bool is_producer = warp == PRODUCT_WARPS + SUM_WARPS;
-  // Blocks that run at about the same time have nothing to tell each other in time.
+  // Blocks that run at about the same time get each other's bounds too late.
   const bool shares = launch.shares_best;
 
   if (is_producer && lane == 0) begin<GROUPS, ALL_PEAKS>(search, barriers, ring, lists, peaks);
   for (int i = threadIdx.x; !ALL_PEAKS && i < GROUPS * MAX_SUSPECTS * EXACT_SUMS; i += THREADS) exact[i] = 0;
   asm volatile("cp.async.wait_all;" ::: "memory");
-  // What ordinary copies wrote is read by the tensor cores next.
+  // The tensor cores read next what ordinary copies wrote.
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   __syncthreads();
 
@@ -620,8 +619,8 @@ __device__ __forceinline__ void match(const Launch& launch) {
     const int group = warp / 4;
     const unsigned rows_from = shared_address(tile.pixels) + group * GROUP_ROWS * tile.pitch;
     const Place place = {lane % 4 * 32 + lane / 4, group * GROUP_ROWS + 3 - warp % 4};
-    // Taken by eight, so that eight loads are on their way together: rows 8k and 8k + 4 of the group. Its
-    // rows beyond the tile's have no moments; the tile's are a multiple of eight.
+    // Eight at a time, so that eight loads are under way together: rows 8k and 8k + 4 of the group. Its rows
+    // beyond the tile's have no moments; the tile's are a multiple of eight.
     const int eights = min(max(tile.rows - group * GROUP_ROWS, 0), GROUP_ROWS) / 8;
     GroupSuspects& list = lists[group];
     Turn turn;
@@ -635,7 +634,7 @@ __device__ __forceinline__ void match(const Launch& launch) {
         return shares ? from_ordered(*(volatile const unsigned*)&progress.best) : NO_BOUND;
       };
       float best_before = m > 0 ? best_of_others() : NO_BOUND;
-      // All lanes of a warp together, as the compiler must know.
+      // All lanes of a warp together; the compiler must know that.
       __syncwarp();
       int d[N / 2];
 #pragma unroll
@@ -657,9 +656,9 @@ __device__ __forceinline__ void match(const Launch& launch) {
       if (lane == 0) barrier_arrive(barriers.empty + 8 * last);
       if (m == 0) barrier_wait(barriers.summed, 0);
       const FirstFour<const Moments> moments(sums, place, moments_slot);
-      // Those positions are suspects whose scores may reach `floor`, roughly. Where many do, lower bounds of
-      // all scores say what the best is at least, and it is done again. (This loop in a function of its own
-      // takes two registers more with 2x80.)
+      // Suspects are the positions whose scores may reach `floor`, by bounds in f32. Where many do, lower
+      // bounds of all scores give a higher floor, and the loop runs again. (In a function of its own this
+      // loop takes two registers more with 2x80.)
       float floor = __fadd_rn(fmaxf(launch.min_score, best_before), -MARGIN);
       unsigned long long suspects;  // bit i: d[i]
       for (bool is_again = false;; is_again = true) {
@@ -675,9 +674,9 @@ __device__ __forceinline__ void match(const Launch& launch) {
           unsigned of_8 = 0;
 #pragma unroll
           for (int i = 7; i >= 0; i--) {
-            // Nothing of it is to be kept in registers until it is done again.
+            // Keeps the compiler from holding values in registers until the next round.
             asm volatile("" : "+r"(d[8 * k + i]));
-            // Below 0 where it may reach. NaN, of positions outside the region, has no sign.
+            // Negative where it may reach the floor. NaN, of positions outside the region, has no sign.
             const float lack = __fmaf_rn(s[i].root, least, rough_lack(d[8 * k + i], s[i].sum, rough_mean));
             of_8 = __funnelshift_l(__float_as_uint(lack), of_8, 1);
           }
@@ -705,7 +704,7 @@ __device__ __forceinline__ void match(const Launch& launch) {
     }
   }
   if constexpr (ALL_PEAKS) {
-    // The first row and column are asked of the tiles before, if there are any, and the last of those after.
+    // The tiles before judge the first row and column, if there are any, and the tiles after the last ones.
     const PeaksTile of = {reinterpret_cast<int*>(shared), sums, slack_of(w * h), tile.x, tile.y, tile.x > 0, tile.y > 0,
                           min(tile_rows - 1, search.height - tile.y)};
     report_peaks<PEAK_WARPS>(launch, search, *search.members, pattern, of, peaks, warp, barriers.listed);

@@ -1,17 +1,17 @@
-// What ncc_wgmma.cu does beside multiplying: what a launch is told, window sums of a tile, bounds of scores,
-// exact scores. What it does where all peaks are wanted: ncc_peaks.cuh.
+// The parts of ncc_wgmma.cu beside multiplying: arguments of a launch, window sums of a tile, bounds of
+// scores, exact scores. The part for all peaks is in ncc_peaks.cuh.
 //
 // V = n SS - S S is cut off to whole multiples of 2^shift and then to f32. It is 0 only for a flat window:
 // otherwise V is n - 1 or more, and 2^shift less than that. With `scale` = 2^shift (n t2 - t1 t1) / (n n), V
-// scale <= W < (V + 1) scale. Of b = S t1 / n the integer below it is taken, with an error of the
-// multiplication below 1/4. So with e = ST - b, the score lies between (e - BELOW) / sqrt(.) and (e + ABOVE)
-// / sqrt(.), of the two roots the one that makes it wider, but for roundings to f32, which are below 16 units
-// of 2^-24 together, relative to the bound: MARGIN, for bounds up to 4.
+// scale <= W < (V + 1) scale. b is the integer below S t1 / n, with an error of the multiplication below 1/4.
+// So with e = ST - b, the score lies between (e - BELOW) / sqrt(.) and (e + ABOVE) / sqrt(.), of the two
+// roots the one that makes it wider, but for roundings to f32, which are below 16 units of 2^-24 together,
+// relative to the bound: MARGIN, for bounds up to 4.
 //
-// What is kept is the root of V, since to ask whether a score may reach a floor is two multiplications and
-// additions then: ST - S t1 / n, told roughly in f32, beside floor sqrt(scale) sqrt(V). V is counted less 1,
-// and 1 added again: of a flat window it wraps around to nearly 2^32. There ST = b but for roundings down, so
-// that its score, 0, lies between the bounds, and these are below 1/1000.
+// The root of V is kept, since the test whether a score may reach a floor is then two multiplications and
+// additions: ST - S t1 / n, rounded to f32, beside floor sqrt(scale) sqrt(V). V is counted less 1, and 1
+// added again: of a flat window it wraps around to nearly 2^32. There ST = b but for roundings down, so that
+// its score, 0, lies between the bounds, and these are below 1/1000.
 //
 // Oracle: that of ncc_wgmma.cu, which includes this; a_score_that_is_told_roughly_is_off_by_less_than_slack
 // (crates/lockon-cuda/src/wgmma/bounds.rs) for the bounds.
@@ -22,8 +22,8 @@
 constexpr float ABOVE = 1.0f;
 constexpr float BELOW = 1.5f;
 
-// Warps of a block that sum windows and settle suspects; they have a named barrier for themselves. With the
-// one that fetches A they are three warpgroups. Other numbers were not measured.
+// Warps of a block that sum windows and settle suspects; they have a named barrier of their own. With the one
+// that fetches A they are three warpgroups. Other numbers were not measured.
 constexpr int SUM_WARPS = 11;
 constexpr int SUM_BARRIER = 8;
 
@@ -44,7 +44,7 @@ static_assert(sizeof(Member) == 64 && OFFSET(Member, spread) == 32 && OFFSET(Mem
 // Bytes from a row of a tile to the next.
 __device__ __forceinline__ int pitch_of(int w) { return 112 + (w + 30) / 16 * 16; }
 
-// What the blocks of a search let each other know of a member; all zeros before and after.
+// State of a member that the blocks of a search share; all zeros before and after.
 struct Progress {
   unsigned best;  // a lower bound of the best score, ordered(f32)
   unsigned done;  // of the first member: blocks that have finished
@@ -65,18 +65,18 @@ static_assert(sizeof(Search) == 48 && OFFSET(Search, left) == 8 && OFFSET(Search
                   OFFSET(Search, first_progress) == 36 && OFFSET(Search, across) == 46,
               "as the host fills it");
 
-// As many as the parameters of a kernel have room for.
+// The maximum that the parameters of a kernel have room for.
 constexpr int MAX_SEARCHES = 64;
 
 struct Launch {
   Search search[MAX_SEARCHES];  // in front: the first is in the cache soonest
   Image frame;                  // the whole: rows start at multiples of 16 bytes, and so does the next after each
   short searches;
-  short shares_best;  // 0: all blocks run at about the same time, and have nothing to tell each other
+  short shares_best;  // 0: all blocks run at about the same time, and would share it too late
   int shared_bytes;
   Progress* progress;  // of the kernels for the best position
   Candidate* candidates;
-  unsigned* count;  // of candidates, those too for which there was no room
+  unsigned* count;  // of candidates, also those without room
   double min_score_exact;
   unsigned capacity;
   float min_score;  // not above min_score_exact
@@ -115,7 +115,7 @@ __device__ __forceinline__ int add_signed(unsigned pixels, int signs, int sum) {
   return sum;
 }
 
-// What the epilogue needs to know of a position.
+// The numbers of a position that the epilogue needs.
 struct Moments {
   float sum;   // S, exact
   float root;  // of V 2^-shift, cut off; 2^16 if flat; NaN outside the region
@@ -130,9 +130,9 @@ __device__ __forceinline__ unsigned packed_sum(float sum) { return __float_as_ui
 // Bits by which V is cut off: n^2 2^14 is more than V can be, and 32 bits remain.
 __device__ __forceinline__ int variance_shift(int n) { return max(2 * (32 - __clz(n - 1)) - 18, 0); }
 
-// By how much S t1 / n - ST may be off where it is told roughly, and 1 more: t1 / n, ST and the difference
-// are rounded to f32, each by at most 255 255 n 2^-24 < n / 256. Sums of products begin at this number, so
-// that what is told is never too high, or at minus it, where bounds from below are wanted (ncc_peaks.cuh).
+// The error of S t1 / n - ST in f32, and 1 more: t1 / n, ST and the difference are rounded, each by at most
+// 255 255 n 2^-24 < n / 256. Sums of products begin at this number, so that the result is never too high, or
+// at minus it, for lower bounds (ncc_peaks.cuh).
 __device__ __forceinline__ constexpr int slack_of(int n) { return 2 + 3 * n / 256; }
 static_assert(slack_of(2) == 2 && slack_of(86) == 3 && slack_of(32768) == 386, "as the host's test has it (wgmma/bounds.rs)");
 
@@ -163,7 +163,7 @@ __device__ __forceinline__ Bounds score_bounds(int e, float root, float scale) {
   return {__fmul_rn(least, least > 0.0f ? narrow : wide), __fmul_rn(most, most > 0.0f ? wide : narrow)};
 }
 
-// A lower bound of a positive score, told roughly; of others it is 0 or less, and means nothing.
+// A lower bound of a positive score, in f32; for others it is 0 or less, and means nothing.
 __device__ __forceinline__ float least_score(float rough_lack, int slack, float root, float scale) {
   const float narrow = inverse_root(__fmul_rn(__fmaf_rn(root, root, 1.0f), scale));
   return __fmul_rn(__fsub_rn(-2.0f * float(slack), rough_lack), narrow);
@@ -184,8 +184,8 @@ __device__ __forceinline__ long long multiply_wide(int a, int b, long long c) {
   return result;
 }
 
-// Sums of I(x + w) - I(x) and of I(x + w)^2 - I(x)^2 down some rows, for four columns x of a tile: what the
-// sums of a window change by when it moves to the right.
+// Sums of I(x + w) - I(x) and of I(x + w)^2 - I(x)^2 down some rows, for four columns x of a tile: the change
+// of a window's sums when it moves to the right.
 struct Differences {
   int sums[4] = {};
   // Sums of the squares that are added, and of these and those that are taken off.
@@ -298,7 +298,7 @@ struct Bands {
   __device__ __forceinline__ Bands(const Search& search, int tile_rows)
       : rows((tile_rows + SUM_WARPS - 1) / SUM_WARPS) {
     const int h = search.h;
-    // So many rows that there is room for all blocks.
+    // As many rows as leave room for all blocks.
     block = max(rows, 1 + quotient(h - 1 + tile_rows - 1, tile_rows));
     blocks = quotient(quotient(tile_rows - 1, rows) * rows + h, block);
     pieces = 2 * blocks <= tile_rows ? 2 : 1;
@@ -307,7 +307,7 @@ struct Bands {
   }
 };
 
-// First the blocks; this is number `warp`. They are left in `out` and, of the window in column 0, in
+// First step: the blocks, by warp number `warp`. It leaves them in `out` and, for the window in column 0, in
 // `starts`.
 //
 // tile: pitch bytes a row, at least 127 + w columns, rows + h - 1 rows.
@@ -327,7 +327,7 @@ __device__ __forceinline__ void sum_blocks(const TwoColumns& columns, const Band
   }
 }
 
-// What is kept of a window. mark: 0, or NaN outside the region.
+// The moments kept for a window. mark: 0, or NaN outside the region.
 template <bool ALL_PEAKS>
 __device__ __forceinline__ Moments moments_of(int sum, int squares, float variance, float mark) {
   if constexpr (ALL_PEAKS) {
@@ -341,7 +341,7 @@ __device__ __forceinline__ Moments moments_of(int sum, int squares, float varian
 template <bool IS_SMALL>
 __device__ __forceinline__ float variance_of(int n, int shift, long long less, int sum, int squares) {
   if constexpr (IS_SMALL) {
-    // V <= n^2 2^14 < 2^32: of both products the lower half will do, and shift is 0. Of a flat window it
+    // V <= n^2 2^14 < 2^32: the lower half of both products suffices, and shift is 0. For a flat window it
     // wraps around.
     return __uint2float_rz(unsigned(n) * unsigned(squares) - 1u - unsigned(sum) * unsigned(sum));
   } else {
@@ -360,7 +360,7 @@ __device__ __forceinline__ void slide_down(const TwoColumns& columns, Difference
   const int shift = variance_shift(n);
   const long long less = -(1ll << shift);
   const float nan = __int_as_float(0x7fffffff);
-  // What is added marks columns.
+  // The summand marks columns.
   float mark[4];
 #pragma unroll
   for (int i = 0; i < 4; i++) mark[i] = 4 * lane + i < first_x || 4 * lane + i >= end_x ? nan : 0.0f;
@@ -380,7 +380,7 @@ __device__ __forceinline__ void slide_down(const TwoColumns& columns, Difference
     unsigned before = s[3] + beside.sums[3], before_squares = ss[3] + beside.square(3);
     const unsigned own = before, own_squares = before_squares;
     const unsigned start = add_lanes(share.sum), start_squares = add_lanes(share.squares);
-    // For the next row, fetched early. After the last they are of no use.
+    // For the next row, fetched early; unused after the last.
     const int leaving = min(y, rows - 2);
     const uint2 enters = columns.load(leaving + h), leaves = columns.load(leaving);
     beside.slide(enters, leaves);
@@ -407,7 +407,7 @@ __device__ __forceinline__ void slide_down(const TwoColumns& columns, Difference
   }
 }
 
-// All of it.
+// Both steps.
 template <bool ALL_PEAKS>
 __device__ __forceinline__ void sum_windows(const unsigned char* tile, int pitch, const Search& search, int rows, int warp,
                                             int first_x, int end_x, int last_y, uint2* starts, Moments* out) {
@@ -428,7 +428,7 @@ __device__ __forceinline__ void sum_windows(const unsigned char* tile, int pitch
 #pragma unroll 1
       for (int i = first * bands.pieces; i < end * bands.pieces; i++) {
         beside.add(stored + i * 64);
-        // A lane's share may as well be another's.
+        // A lane may have another lane's share.
         if (i % 32 == lane) {
           const uint2 start = starts[i];
           share.sum += start.x;
@@ -454,7 +454,7 @@ __device__ __forceinline__ void sum_windows(const unsigned char* tile, int pitch
 // wanted.
 constexpr int MAX_SUSPECTS = 16;
 struct GroupSuspects {
-  unsigned count;             // those too for which there was no room
+  unsigned count;             // also positions without room
   unsigned is_more;           // another list follows for the same template
   unsigned best;              // a lower bound of the best score, ordered(f32)
   unsigned at[MAX_SUSPECTS];  // in the tile: x in the low, y in the high half
@@ -467,7 +467,7 @@ struct Survivors {
   unsigned in_list[GROUPS];  // by bits
   int count = 0;
 
-  // Those that reach `floor`.
+  // Selects those that reach `floor`.
   __device__ __forceinline__ Survivors(const GroupSuspects (&lists)[GROUPS], unsigned open, float floor, int lane) {
     const int slot = min(lane, MAX_SUSPECTS - 1);
 #pragma unroll
@@ -494,18 +494,16 @@ struct Survivors {
 };
 
 // Scores the suspects of open lists exactly and appends to the candidates those that score min_score or more
-// and precede their neighbours in the tie order. SUM_WARPS warps; this is number `warp` of them. The lists
-// are empty afterwards.
+// and precede their neighbours in the tie order. By SUM_WARPS warps; this is number `warp`. The lists are
+// empty afterwards.
 //
-// Each suspect's rows are shared out among warps, as long as there are enough of them. exact: zeros, and so
-// afterwards.
+// Warps share the rows of each suspect, if there are enough rows. exact: zeros before and afterwards.
 template <int GROUPS>
 __device__ __forceinline__ void settle_lists(const Launch& launch, const Search& search, const Pattern* patterns,
                                              const unsigned* words, unsigned tag, GroupSuspects (&lists)[GROUPS],
                                              unsigned open, float floor, const unsigned char* tile, int left, int top,
                                              int warp, unsigned* exact) {
-  // Asked for anew each time: what is computed of it would else wait in registers, for want of which others
-  // are spilled.
+  // Loaded again each time: otherwise values computed from it occupy registers, and others are spilled.
   int lane;
   asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
   const Survivors<GROUPS> survivors(lists, open, floor, lane);
@@ -517,7 +515,7 @@ __device__ __forceinline__ void settle_lists(const Launch& launch, const Search&
     const int number = quotient(item, strips), strip = item - number * strips;
     const unsigned place = survivors.at(lists, number);
     const int at_x = int(place & 0xffff), at_y = int(place >> 16);
-    // In the frame where a neighbour's window leaves the tile.
+    // Reads from the frame where a neighbour's window leaves the tile.
     const bool is_in_tile = at_x > 0 && at_x < TILE_X - 1 && at_y > 0 && at_y < rows - 1;
     const Around around = is_in_tile ? Around(tile, tile_pitch, rows + h - 1, at_x, at_y)
                                      : Around(frame.pixels, frame.pitch, frame.height, search.left + left + at_x,

@@ -8,15 +8,15 @@
 // sample is mixed whole, as on the host.
 //
 // Oracle: lockon_core::overlay::Canvas, in pictures_painted_on_the_device_are_the_hosts
-// (crates/lockon-cuda/src/overlay/tests.rs). The same file goes through these loops on the host, too: what is
-// changed here has to be changed there.
+// (crates/lockon-cuda/src/overlay/tests.rs). The tests there repeat these loops on the host: change both
+// together.
 #include "shared.h"
 
 // Samples of a block, one a thread: a warp is a row.
 constexpr int TILE_X = 32;
 constexpr int TILE_Y = 8;
 
-// Columns left to right and rows top to bottom; `right` and `bottom` lie just behind.
+// Columns from left and rows from top; `right` and `bottom` are just beyond the area.
 struct Area {
   int left, top, right, bottom;
 };
@@ -26,8 +26,8 @@ struct Step {
   unsigned char over[3];
   unsigned char opacity;
   int components;  // how many of luma, Cb and Cr are mixed
-  // A letter's opacity is not that above: where its own begin in the coverage, and how many pixels of the
-  // picture, each way, have the same one. 0 of all other steps.
+  // A letter has its own opacities: where they begin in the coverage, and how many pixels of the picture,
+  // each way, share one. 0 for all other steps.
   unsigned first;
   int zoom;
 };
@@ -35,7 +35,7 @@ static_assert(sizeof(Step) == 32 && OFFSET(Step, over) == 16 && OFFSET(Step, opa
                   OFFSET(Step, components) == 20 && OFFSET(Step, first) == 24 && OFFSET(Step, zoom) == 28,
               "as the host fills it");
 
-// The samples of one component that are to be painted.
+// The samples of one component to paint.
 struct Samples {
   unsigned char* origin;  // that of column 0 in row 0
   unsigned long long pitch;
@@ -64,13 +64,13 @@ __device__ __forceinline__ int opacity_at(const Step& step, const unsigned char*
   return coverage[step.first + (y - step.area.top) / step.zoom * row + (x - step.area.left) / step.zoom];
 }
 
-// Takes `count` steps in the samples of one component: block TILE_X x TILE_Y, grid (columns / TILE_X, rows /
+// Does `count` steps in the samples of one component: block TILE_X x TILE_Y, grid (columns / TILE_X, rows /
 // TILE_Y) of the samples' area, rounded up. Letters are steps of luma, whose samples are pixels.
 //
 // A block looks at as many steps at once as it has threads, each thread at one: those that do not touch the
 // block's tile cost its threads nothing more.
 extern "C" __global__ void overlay(const Step* steps, int count, const unsigned char* coverage, Samples samples) {
-  // A bit for each step that is looked at: it touches the tile.
+  // A bit for each step: set if it touches the tile.
   __shared__ unsigned touching[TILE_Y];
   const int left = samples.area.left + int(blockIdx.x) * TILE_X, top = samples.area.top + int(blockIdx.y) * TILE_Y;
   const int x = left + int(threadIdx.x), y = top + int(threadIdx.y);

@@ -17,8 +17,7 @@ __device__ __forceinline__ int add_pair(int sum, unsigned pair, int factors) {
   return result;
 }
 
-// A window's sum that slides on: the number that enters is half i of its pair of 16-bit numbers, and that
-// which leaves half j of its pair.
+// Moves a window's sum by one: half i of one pair of 16-bit numbers enters, half j of another pair leaves.
 __device__ __forceinline__ int slide(int sum, unsigned enters, int i, unsigned leaves, int j) {
   int result;
   asm("dp2a.lo.u32.s32 %0, %1, %2, %3;\n\tdp2a.lo.u32.s32 %0, %4, %5, %0;"

@@ -3,7 +3,7 @@
 //     y -> clamp(round((y - 16) * 255 / 219))
 //
 // In integers: 219 is odd, so no quotient lies halfway between two values. Each thread has one word, 4
-// pixels; the padding of rows is expanded too, which nobody reads. No shared memory.
+// pixels; the padding of rows, which is never read, is expanded too. No shared memory.
 //
 // Oracle: `colour::expanded` of lockon-core, in every_value_of_luma_is_expanded_as_on_the_host
 // (crates/lockon-cuda/src/range.rs).

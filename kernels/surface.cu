@@ -1,5 +1,4 @@
-// What the tracker sees of a picture that lies on the device: windows resampled to grids, and the whole
-// picture shrunken.
+// The tracker's view of a picture on the device: windows resampled to grids, and the whole picture shrunken.
 //
 // A sample is the mean of the picture over a box about the sample's place, as wide as a step of the grid and
 // at least one pixel: the sum of its pixels, each times the share of the box that lies in its column and the
@@ -9,15 +8,15 @@
 // Everything is an integer, so these are the bytes that the host makes (crates/lockon-core/src/tracker/
 // sample.rs and camera.rs), which are the oracle in the tests of crates/lockon-cuda/src/surface.rs.
 //
-// What they write lies in page-locked memory of the host: a few dozen kB at a time, which a copy would make
-// later, not sooner.
+// Results go directly to page-locked memory of the host: a few dozen kB at a time, which a copy would only
+// delay.
 #include "shared.h"
 
-// Threads of a block, and most grids of a launch: an argument has at most 4 KB.
+// Threads of a block, and maximum grids of a launch: an argument has at most 4 KB.
 constexpr int BLOCK = 256;
 constexpr int MAX_GRIDS = 32;
 
-// A grid of samples, as `surface::Grid` of lockon-core says it.
+// A grid of samples, as in `surface::Grid` of lockon-core.
 struct Grid {
   // The component's first byte, bytes between its rows and between its pixels, and its size in pixels.
   unsigned long long pixels;
@@ -30,13 +29,13 @@ struct Grid {
   long long x_step;
   long long y_start;
   long long y_step;
-  // Samples on each side, and how they lie in what is written.
+  // Samples on each side, and their layout in the output.
   int side;
   int groups;
   int across;
   int index;
   int at;
-  // Samples on each side of the upright grid, 0 if the grid is not turned, and how it lies in that.
+  // Samples on each side of the upright grid, 0 if the grid is not turned, and the place of this grid in it.
   int count;
   int right_x;
   int right_y;
@@ -54,7 +53,7 @@ static_assert(sizeof(Grids) == 96 * MAX_GRIDS);
 // The box of a sample along one axis.
 struct Box {
   int first;        // the first pixel that it touches
-  unsigned before;  // what of that lies in it, in 1/65536 pixel
+  unsigned before;  // the part of that pixel in the box, in 1/65536 pixel
   unsigned width;   // in 1/256 pixel
 };
 

@@ -1,10 +1,10 @@
 // Reads through the texture unit: a picture scaled and turned, and plain fetches, by which each mode of a
 // texture object is compared with its model (crates/lockon-cuda/src/texture/modes/model.rs).
 //
-// Nothing here reaches a score that is reported. Members of a bank are resampled on the host, in whole
-// numbers; the unit's blending is documented for its weights only, not for how it rounds what they give.
+// No reported score depends on this. Members of a bank are resampled on the host, in integers; the unit's
+// blending is documented only for its weights, not for its rounding.
 
-// A texel of any number of channels as four, those that it has not being 0.
+// A texel of any number of channels as four; missing ones are 0.
 __device__ float4 widen(float v) { return make_float4(v, 0.0f, 0.0f, 0.0f); }
 __device__ float4 widen(float2 v) { return make_float4(v.x, v.y, 0.0f, 0.0f); }
 __device__ float4 widen(float4 v) { return v; }
@@ -12,8 +12,8 @@ __device__ int4 widen(int v) { return make_int4(v, 0, 0, 0); }
 __device__ int4 widen(int2 v) { return make_int4(v.x, v.y, 0, 0); }
 __device__ int4 widen(int4 v) { return v; }
 
-// out[i] = the texture at (at[3 i], at[3 i + 1], at[3 i + 2]), of which linear memory uses the first as an
-// index, 2-D memory the first two. One thread a fetch, along x.
+// out[i] = the texture at (at[3 i], at[3 i + 1], at[3 i + 2]). Linear memory uses the first as an index, 2-D
+// memory the first two. One thread a fetch, along x.
 //
 // Integers come as 32 bits whatever the element, widened by the texture's format and not by `Texel`.
 template <int dimensions, class Texel, class Result>
@@ -55,8 +55,8 @@ FETCH_EACH(3)
 //   out[j][i] = the texture at (x / unit_x, y / unit_y), 0 to 1, times 255, rounded, halves up
 //
 // unit_x and unit_y are 1, or w and h where coordinates are normalised. One fetch a pixel: below half the
-// size pixels are passed over. What lies outside is what the texture's addressing says. `out` has rows of
-// out_w bytes. One thread a pixel: grid (out_w / block.x, out_h / block.y), rounded up. Oracle:
+// size pixels are skipped. The texture's addressing defines pixels outside. `out` has rows of out_w bytes.
+// One thread a pixel: grid (out_w / block.x, out_h / block.y), rounded up. Oracle:
 // resampling_is_what_the_model_gives.
 extern "C" __global__ void resample(cudaTextureObject_t texture, int w, int h, float unit_x, float unit_y, float cos,
                                     float sin, unsigned char* out, int out_w, int out_h) {

@@ -12,8 +12,8 @@
 // with S and SS the sums of I and of I * I over the neighbourhood, n = block * block, scale = 1 / n, m = S /
 // n and s = sqrt((n * SS - S * S) / (n * n)).
 //
-// Every sum is an exact integer and every rounding is written out, so each of two kernels for the same thing
-// writes the same bytes as the other, and as the CPU. Scale, offset and weights are made on the host
+// Every sum is an exact integer and every rounding is written out, so two kernels for one method write the
+// same bytes, and so does the CPU. Scale, offset and weights are made on the host
 // (crates/lockon-core/src/backend/threshold.rs).
 //
 // The box sums (mean, Sauvola, Niblack) are made by box_tile, which costs block * block steps a pixel, or by
@@ -50,7 +50,7 @@ __constant__ unsigned weights[255];
 // Pixels of a block's tile; its size is a launch's.
 extern __shared__ unsigned char tile[];
 
-// Adds the counts of a warp's lanes to the counter: one atomic operation a warp. All lanes come here
+// Adds the counts of a warp's lanes to the counter: one atomic operation a warp. All lanes call this
 // together.
 __device__ __forceinline__ void add_warp(unsigned long long* counter, unsigned count) {
   for (int step = 16; step > 0; step /= 2) count += __shfl_xor_sync(ALL_LANES, count, step);
@@ -72,7 +72,7 @@ __device__ __forceinline__ void box_tile(Image image, unsigned char* mask, unsig
       tile[y * tile_width + x] = pixel_at(image, left + x, top + y);
     }
   }
-  // Windows reach over the whole tile, which all threads loaded, those outside the picture too.
+  // Windows reach over the whole tile, which all threads loaded, also those outside the picture.
   __syncthreads();
   const int x = blockIdx.x * BOX_TILE_X + threadIdx.x, y = blockIdx.y * BOX_TILE_Y + threadIdx.y;
   bool is_foreground = false;

@@ -1,7 +1,7 @@
-// What the adaptive thresholds compare by: the rules of the box thresholds and the fixed point of the
+// The comparisons of the adaptive thresholds: the rules of the box thresholds and the fixed point of the
 // Gaussian.
 //
-// The formulas stand at the top of threshold.cu. Every rounding is written out, so that all kernels agree to
+// The formulas are at the top of threshold.cu. Every rounding is written out, so that all kernels agree to
 // the bit.
 //
 // Oracle: that of threshold.cu and of *_fused*.cu, which include this.

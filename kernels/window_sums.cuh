@@ -9,8 +9,8 @@
 
 #include "shared.h"
 
-// Rows that a thread slides down before another starts afresh: more of them read less, fewer keep more
-// threads busy. Other numbers were not measured.
+// Rows that a thread slides down before another thread begins: with more rows less is read, with fewer more
+// threads are busy. Other numbers were not measured.
 constexpr int STRIP_ROWS = 32;
 
 // Positions that a warp slides along. Other numbers were not measured.
@@ -62,13 +62,13 @@ __device__ __forceinline__ void sum_columns(Image image, int top, int h, int row
 // columns x - left to x - left + w - 1, columns outside being the border's. s and ss are the row's `columns`
 // column sums.
 //
-// All lanes of a warp come here together, with the same arguments; each is called for every 32nd position.
+// All lanes of a warp call this together, with the same arguments; each lane gets every 32nd position.
 template <class Consume>
 __device__ __forceinline__ void slide_along_row(const unsigned* s, const unsigned* ss, int columns, int left, int w,
                                                 int positions, int first, Consume consume) {
   const int lane = threadIdx.x % 32;
   const auto column = [=](int x) { return clamp(x - left, columns - 1); };
-  // The first window, summed outright. What wraps around comes back when the sums are complete.
+  // The first window, summed directly. Wraps cancel when the sums are complete.
   unsigned sum = 0;
   unsigned long long squares = 0;
   for (int i = lane; i < w; i += 32) {
