@@ -1,4 +1,4 @@
-//! Where a farm's server is, and who one is there.
+//! The address of a farm's server, and the login there.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,17 +22,17 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The server's last refusal of a user's message.
 pub(super) type Denied = Arc<Mutex<Option<String>>>;
 
-/// A farm: its servers, what it is called there, and who one is.
+/// A farm: its servers, its name there, and the login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
     /// `nats://HOST[:PORT]` or `tls://HOST[:PORT]`, of a cluster several with commas between them; with
-    /// `USER:PASSWORD@` or `TOKEN@` in front of the host if the server asks for that.
+    /// `USER:PASSWORD@` or `TOKEN@` in front of the host if the server requires it.
     pub servers: String,
     /// It separates farms on one server.
     pub namespace: Namespace,
     /// A file with one line, `USER:PASSWORD` or a token, or one that `nsc` wrote (`.creds`).
     pub credentials: Option<PathBuf>,
-    /// Certificates (PEM) of the authority that the server's is from, where the system does not know it.
+    /// Certificates (PEM) of the authority that signed the server's, if the system does not know it.
     pub authority: Option<PathBuf>,
     /// The client's own certificate and its key (PEM).
     pub certificate: Option<(PathBuf, PathBuf)>,
@@ -88,7 +88,7 @@ impl Access {
         shown(&self.servers)
     }
 
-    /// Refuses what is no list of servers.
+    /// Refuses text that is no list of servers.
     ///
     /// # Errors
     /// `Usage`.
@@ -96,11 +96,11 @@ impl Access {
         self.addresses().map(drop)
     }
 
-    /// Connects. A connection that is lost later is made again, however long that takes.
+    /// Connects. A connection that is lost later is restored, however long that takes.
     ///
     /// # Errors
-    /// `Usage` if the address is none; `File` if a file cannot be read; `Refused` if the server does not
-    /// want this user; `Unreachable` if no server answers.
+    /// `Usage` if the address is invalid; `File` if a file cannot be read; `Refused` if the server does not
+    /// accept this user; `Unreachable` if no server answers.
     pub(super) async fn connect(&self, client: &str, denied: &Denied) -> Result<Client> {
         let addresses = self.addresses()?;
         let denied = denied.clone();
@@ -139,7 +139,7 @@ impl Access {
 
     fn addresses(&self) -> Result<Vec<ServerAddr>> {
         let parse = |address: &str| {
-            // A comma in a password cuts it in two, so that a part alone may not show that it is one.
+            // A comma in a password cuts it in two, and one half may not look like a password.
             let shown = if self.servers.contains('@') { self.name() } else { shown(address) };
             let usage = |what: &dyn std::fmt::Display| {
                 Error::Usage(format!("--farm {shown}: {what}; expected nats://HOST[:PORT]"))
@@ -194,7 +194,7 @@ impl Access {
         let input = self.name();
         let source = std::error::Error::source(error);
         let why = source.map_or_else(|| error.to_string(), ToString::to_string);
-        // What is wrong with a certificate comes as data that are.
+        // The client reports an invalid certificate as invalid data.
         let is_of_tls = |source: &io::Error| source.kind() == io::ErrorKind::InvalidData;
         let kind = match source.and_then(|source| source.downcast_ref()) {
             Some(source) if is_of_tls(source) => ConnectErrorKind::Tls,
@@ -224,7 +224,8 @@ fn is_scheme(text: &str) -> bool {
 }
 
 /// A list of servers without passwords. A server may be named without its scheme, and a password may have a
-/// comma: up to the last `@` of an address, and of those without a scheme behind it, nothing is shown.
+/// comma: so everything is hidden up to the last `@` of an address, and of the addresses without a scheme
+/// behind it.
 fn shown(servers: &str) -> String {
     let mut addresses: Vec<String> = Vec::new();
     for part in servers.split(',') {
@@ -247,7 +248,7 @@ fn shown(servers: &str) -> String {
     text::in_one_line(&addresses.iter().map(open).collect::<Vec<_>>().join(",")).into_owned()
 }
 
-/// How long to wait before a try to connect. The first one counts, too.
+/// How long to wait before a try to connect, also before the first one.
 fn delay(tries: usize) -> Duration {
     if tries <= 1 { Duration::ZERO } else { Duration::from_millis((50 << tries.min(5)).min(1000)) }
 }

@@ -23,35 +23,35 @@ pub(super) const LONGEST_ERROR: usize = 2000;
 /// The default number of tries of a job.
 pub const TRIES: u32 = 3;
 
-/// One video, and what is asked of it.
+/// One video, and the options of its run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
     /// The hash of its options, templates and output names.
     pub id: String,
     /// Its name in messages and tables.
     pub name: String,
-    /// lockon's version that it was submitted by. Workers of others leave it alone: only one version gives
+    /// The version of lockon that submitted it. Workers of other versions ignore it: only one version gives
     /// the same bytes everywhere.
     pub version: String,
-    /// [`Request::digest`], which a worker finds too unless a template was changed.
+    /// [`Request::digest`], which the worker computes too: it differs if a template was changed.
     pub digest: String,
-    /// The request as a job file has it.
+    /// The request, in the form of a job file.
     pub request: Box<RawValue>,
     /// True for a camera or a stream, which never ends.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub live: bool,
-    /// True if results come back through the farm: their names are those that whoever submitted gives them.
+    /// True if results come back through the farm: then the submitter chooses their names.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub collect: bool,
     /// True if files that are there already may be overwritten.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub overwrite: bool,
-    /// How often it is tried.
+    /// Maximum tries.
     pub tries: u32,
-    /// The part of a video that it is, if it is one.
+    /// Its segment, if it is a part of a video.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segment: Option<Segment>,
-    /// How many segments' results it joins; 0 if it is one run.
+    /// The number of segments whose results it joins; 0 if it is one run.
     #[serde(default, skip_serializing_if = "is_none")]
     pub segments: usize,
 }
@@ -63,17 +63,17 @@ pub struct Terms {
     pub collect: bool,
     /// Files that are there already may be overwritten.
     pub overwrite: bool,
-    /// How often it is tried, once or more.
+    /// Maximum tries, at least one.
     pub tries: u32,
 }
 
 impl Job {
-    /// The job of a request that was checked, whose templates these are. Names of files are made absolute:
-    /// workers run elsewhere.
+    /// The job of a checked request with these templates. Names of files become absolute: workers run
+    /// elsewhere.
     ///
     /// # Errors
-    /// `Usage` if it asks for something that no worker can give: a window, standard output, passwords that
-    /// the server would keep; or if nothing would come out.
+    /// `Usage` if no worker can do it: a window, standard output, passwords that the server would store; or
+    /// if it has no output.
     pub fn new(
         name: impl Into<String>,
         request: &Request,
@@ -114,11 +114,11 @@ impl Job {
         })
     }
 
-    /// The request, checked for a worker, which does not know its submitter.
+    /// The request, checked for a worker that does not know its submitter.
     ///
     /// # Errors
-    /// `Usage` if another version wrote it, which knew other options, or if it asks for what no worker can
-    /// give; as [`Self::check_numbers`].
+    /// `Usage` if another version wrote it, with other options, or if no worker can do it; as
+    /// [`Self::check_numbers`].
     pub(super) fn request_of_stranger(&self) -> Result<Request> {
         self.check_numbers()?;
         let request = self.request()?;
@@ -126,7 +126,7 @@ impl Job {
         Ok(request)
     }
 
-    /// Refuses numbers that are none of lockon's: they are in names of files and subjects.
+    /// Refuses numbers that lockon did not make: they become parts of names of files and subjects.
     ///
     /// # Errors
     /// `Usage`.
@@ -145,7 +145,7 @@ impl Job {
         Ok(())
     }
 
-    /// A request as the farm keeps it.
+    /// A request as the farm stores it.
     pub(super) fn raw(request: &Request) -> Result<Box<RawValue>> {
         RawValue::from_string(request.to_json()?).map_err(|error| Error::Usage(error.to_string()))
     }
@@ -158,7 +158,7 @@ impl Job {
     /// The request.
     ///
     /// # Errors
-    /// `Usage` if another version wrote it, which knew other options.
+    /// `Usage` if another version wrote it, with other options.
     pub fn request(&self) -> Result<Request> {
         Request::from_json(self.request.get())
     }
@@ -169,7 +169,7 @@ impl Job {
     }
 }
 
-/// Refuses what no worker can give.
+/// Refuses a request that no worker can do.
 fn check(request: &Request) -> Result<()> {
     let usage = |text: &str| Err(Error::Usage(text.into()));
     if request.display || request.pick || request.serve.is_some() {
@@ -179,7 +179,7 @@ fn check(request: &Request) -> Result<()> {
         );
     }
     if request.metrics.is_some() {
-        return usage("--metrics is for a run: `lockon worker --metrics` tells of all its jobs");
+        return usage("--metrics is for a run: `lockon worker --metrics` covers all its jobs");
     }
     let names = request.output_files();
     if request.append
@@ -209,7 +209,7 @@ fn check(request: &Request) -> Result<()> {
     Ok(())
 }
 
-/// The beginning and the end of a text that is longer than so many characters: the cause comes last.
+/// Shortens a text to so many characters by leaving out its middle: the cause comes last.
 pub(super) fn shortened(text: &str, most: usize) -> String {
     let count = text.chars().count();
     if count <= most {
@@ -230,7 +230,7 @@ fn is_number(id: &str) -> bool {
     id.len() == 16 && id.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Jobs that end and jobs that do not wait in queues of their own: a camera must not wait for files.
+/// Jobs that end and jobs that never end have separate queues: a camera must not wait for files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// It ends.
@@ -254,7 +254,7 @@ fn is_none(count: &usize) -> bool {
     *count == 0
 }
 
-/// The request with absolute names of files. What is collected is named where it is collected.
+/// The request with absolute names of files. The submitter names collected results.
 fn absolute(request: &Request, collect: bool) -> Result<Request> {
     let whole = |path: &PathBuf| std::path::absolute(path).map_err(Error::file("find", path));
     let text = |text: &String| {
@@ -306,7 +306,7 @@ fn absolute(request: &Request, collect: bool) -> Result<Request> {
     Ok(absolute)
 }
 
-/// How far a job is.
+/// The status of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
@@ -337,47 +337,47 @@ impl Status {
         }
     }
 
-    /// True if nothing more will come of it by itself.
+    /// True if the job has ended.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled)
     }
 }
 
-/// A try that came to nothing.
+/// A failed try.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Try {
     /// The worker's name.
     pub worker: String,
     /// The error.
     pub error: String,
-    /// True if the worker was gone in its middle.
+    /// True if the worker was gone before it ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lost: bool,
 }
 
-/// A job and what has become of it.
+/// A job and its current state.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Record {
     /// The job.
     pub job: Job,
-    /// How far it is.
+    /// Its status.
     pub status: Status,
     /// The worker that has it or had it last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
-    /// The instance of that worker, which no other worker has.
+    /// The unique instance of that worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// True once a worker may have written something of it.
+    /// True once a worker may have written outputs of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub started: bool,
-    /// Tries that came to nothing.
+    /// Failed tries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tries: Vec<Try>,
-    /// Frames, when it is done by a worker that counted them.
+    /// The number of frames, once it is done, if the worker counted them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frames: Option<u64>,
-    /// How long that took, in seconds.
+    /// The time that they took, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
     /// The files that were written.
@@ -388,10 +388,10 @@ pub struct Record {
     pub kept: Option<Kept>,
 }
 
-/// Results files that are kept in the farm.
+/// Results files that are stored in the farm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    /// The try that they are from: results of two tries, whose times differ, are never mixed.
+    /// The try that made them: results of two tries differ in times, and are never mixed.
     pub by: u64,
     /// Each file, in the order of [`Record::files`].
     pub files: Vec<Content>,
@@ -430,8 +430,8 @@ impl Record {
         }
     }
 
-    /// The record of the job that waits again, on new terms, as if it had not been tried. The last worker of
-    /// a camera stays known, for the gap in its results.
+    /// The record of the job, queued again on new terms, as if it had not been tried. The last worker of a
+    /// camera stays in it, for the gap in its results.
     pub(super) fn again_as(&self, job: Job) -> Self {
         let new = Self::new(job);
         if !new.job.live {
@@ -450,8 +450,8 @@ impl Record {
         short
     }
 
-    /// The record as JSON that the server takes: errors are shortened until it has at most so many bytes. It
-    /// is larger if the job itself is.
+    /// The record as JSON: errors are shortened until it has at most so many bytes, as the server requires.
+    /// It is larger if the job itself is.
     pub(super) fn to_json(&self, most: usize) -> Vec<u8> {
         let json =
             |record: &Self| serde_json::to_vec(record).expect("what the farm keeps has names that are text");
@@ -464,12 +464,12 @@ impl Record {
         fits.unwrap_or_else(|| json(&self.with_errors_of(0)))
     }
 
-    /// True if it is the job of that worker now.
+    /// True if that worker has the job now.
     pub(super) fn is_held_by(&self, instance: &str) -> bool {
         self.status == Status::Running && self.instance.as_deref() == Some(instance)
     }
 
-    /// True if it may be what its workers died of.
+    /// True if its workers may have died because of it.
     pub fn is_suspect(&self) -> bool {
         self.tries.iter().any(|tried| tried.lost)
     }
@@ -485,7 +485,7 @@ impl Record {
 pub struct Worker {
     /// Its name.
     pub name: String,
-    /// Its instance, which no other worker has.
+    /// Its unique instance.
     pub instance: String,
     /// lockon's version.
     pub version: String,
@@ -497,19 +497,19 @@ pub struct Worker {
     pub done: u64,
     /// Tries that failed here.
     pub failed: u64,
-    /// True if it takes no more jobs.
+    /// True if it accepts no more jobs.
     pub draining: bool,
     /// True once it has ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gone: bool,
-    /// Why it takes none for a while, if it does not.
+    /// The reason for a rest, while it accepts no jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resting: Option<String>,
     /// Its running jobs.
     pub running: Vec<Progress>,
 }
 
-/// How far a job is on its worker.
+/// The progress of a job on its worker.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     /// The job.
@@ -518,7 +518,7 @@ pub struct Progress {
     pub frames: u64,
     /// Frames a second, since it began.
     pub fps: f64,
-    /// Share of the video, where its length is known.
+    /// Share of the video that is done, if its length is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
 }

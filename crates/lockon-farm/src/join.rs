@@ -1,8 +1,8 @@
-//! Results of a long video's segments, made into those that a run of the whole has.
+//! Joins the results of a long video's segments to those of a run of the whole.
 //!
 //! Frames of a segment are numbered from where its decoder began; the last frame of the segment before it
-//! tells by how much they are off. What is in a line besides its frame's number stays as the worker wrote it.
-//! The summary is counted anew, of all frames in their order, so that its sums are the same to the bit too.
+//! gives the offset. The rest of each line stays as the worker wrote it. The summary is counted again from
+//! all frames in their order, so that its sums are equal to the bit too.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use lockon_core::tally::Tally;
 
 /// The results of one segment.
 pub(super) struct Part {
-    /// The time of its first frame, in nanoseconds; of the first segment nothing is asked.
+    /// The time of its first frame, in nanoseconds; `None` for the first segment.
     pub(super) from_ns: Option<u64>,
     /// JSON Lines.
     pub(super) lines: Vec<u8>,
@@ -55,7 +55,7 @@ struct Foreground {
 /// Joins the segments of a video, in their order.
 ///
 /// # Errors
-/// `NoVideo` if they do not meet: `input` cannot be cut where it was.
+/// `NoVideo` if they do not meet: `input` cannot be cut at these frames.
 pub(super) fn join(input: &str, parts: &[Part]) -> Result<Joined> {
     let failed = |reason: String| Error::NoVideo { input: input.into(), reason };
     let (mut lines, mut rows) =
@@ -116,7 +116,7 @@ fn kind(line: &str) -> &str {
     rest.split_once('"').map_or("", |(kind, _)| kind)
 }
 
-/// The frame's number of a line, and the line up to it and from it on.
+/// Returns a line's frame number, and the text before and after it.
 fn numbered(line: &str) -> Option<(u64, (&str, &str))> {
     const KEY: &str = "\"frame\":";
     let at = line.find(KEY)? + KEY.len();
@@ -135,8 +135,8 @@ fn push(lines: &mut Vec<u8>, number: u64, (before, behind): (&str, &str)) {
     }
 }
 
-/// Rows with their numbers moved; the header is there once. A quoted name may have line breaks, behind which
-/// no number stands.
+/// Rows with corrected numbers, and one header. A quoted name may have line breaks; a line after one has no
+/// number.
 fn append_rows(joined: &mut Vec<u8>, rows: &[u8], off: i128) {
     let text = String::from_utf8_lossy(rows);
     let (header, mut rest) = text.split_once('\n').unwrap_or((&text, ""));
@@ -169,7 +169,7 @@ struct Count {
 }
 
 impl Count {
-    /// Templates that are never found are in the summary too.
+    /// The summary also has templates that are never found.
     fn begin(&mut self, run: &str) {
         let run: Value = serde_json::from_str(run).unwrap_or_default();
         let names = run["templates"].as_array().into_iter().flatten();
@@ -207,7 +207,7 @@ impl Count {
         self.summary.frames += 1;
     }
 
-    /// The end of a segment. Workers did them beside each other: the time is that of all together.
+    /// Adds a segment's end. Workers ran in parallel: the time is their sum.
     fn end(&mut self, line: &str) {
         let part: Value = serde_json::from_str(line).unwrap_or_default();
         let number = |key: &str| part[key].as_u64().unwrap_or(0);

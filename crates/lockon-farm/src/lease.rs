@@ -1,4 +1,5 @@
-//! A job that a worker holds: the server gives it to another one unless it hears of it in time.
+//! A job that a worker holds: if the worker does not renew the lease in time, the server gives the job to
+//! another one.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ pub(super) fn usual(kind: Kind) -> Duration {
     }
 }
 
-/// A lease. What becomes of it without a word decides the server.
+/// A lease. If the worker says nothing, the server decides.
 pub(super) struct Lease {
     acker: Acker,
     length: Duration,
@@ -28,28 +29,28 @@ pub(super) enum Fate {
     Close,
     /// Another worker gets the job after a while.
     GiveBack(Duration),
-    /// Nothing is said: the job is another worker's, or the server is away and gives it out again later.
+    /// Nothing is sent: another worker has the job, or the server is away and delivers it again later.
     Lapse,
 }
 
 impl Lease {
-    /// The lease of that length that comes with a message, and what the message says.
+    /// Returns the lease of a message, and the message's content.
     pub(super) fn of(message: Message, length: Duration) -> (Self, bytes::Bytes) {
         let (message, acker) = message.split();
         (Self { acker, length }, message.payload)
     }
 
-    /// How often the server hears of it.
+    /// Time between two renewals.
     pub(super) fn renewal(&self) -> Duration {
         self.length / 3
     }
 
-    /// Holds it for its length again.
+    /// Renews it for its full length.
     pub(super) async fn renew(&self) {
         self.say(AckKind::Progress).await;
     }
 
-    /// Holds it for as long as something takes.
+    /// Renews it while `what` runs.
     pub(super) async fn hold<T>(&self, what: impl Future<Output = T>) -> T {
         // It may be large, and is moved once.
         let mut what = Box::pin(what);
@@ -63,7 +64,8 @@ impl Lease {
         }
     }
 
-    /// Ends it. If the server does not hear of that, whoever takes the job next finds how far it is.
+    /// Ends it. If the server does not get the message, the next worker reads the job's status from its
+    /// record.
     pub(super) async fn end(&self, fate: Fate) {
         match fate {
             Fate::Close => {
@@ -71,7 +73,7 @@ impl Lease {
                     tracing::debug!("farm: a lease was not closed: {error}");
                 }
             }
-            // A delay of nothing would be left out, and the server's own taken.
+            // The client leaves out a delay of 0, and the server would use its own.
             Fate::GiveBack(delay) => {
                 self.say(AckKind::Nak(Some(delay.max(Duration::from_millis(1))))).await;
             }

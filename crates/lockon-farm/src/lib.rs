@@ -1,16 +1,16 @@
 //! A farm: jobs that many machines share, over a NATS server with its `JetStream`.
 //!
-//! A job is a [`Request`](lockon_run::request::Request) as data, under a number that is the hash of what is
-//! asked and of where results go. Whoever submits puts it into a queue; a worker takes it, holds it by a
-//! lease that it renews, and does it in a [`Fleet`](lockon_run::fleet::Fleet) like any run. Outputs have
-//! another name until they are whole. A job may be done twice, when a worker was thought dead; since results
-//! are the same to the bit wherever they are made, that does no harm.
+//! A job is a [`Request`](lockon_run::request::Request) as data, under a number that is the hash of its
+//! options and output names. `submit` puts it into a queue; a worker takes it, holds it by a lease that it
+//! renews, and runs it in a [`Fleet`](lockon_run::fleet::Fleet) like any run. Outputs have another name until
+//! they are complete. A job may run twice, if a worker seemed dead; this does no harm, since results are
+//! equal to the bit on every machine.
 //!
-//! The engine knows nothing of this. What waits for the server runs on a small runtime of its own; what
-//! decodes and searches runs on the fleet's threads; `runs` is the seam between the two.
+//! The engine does not know the farm. Waiting for the server happens on a small runtime, decoding and
+//! searching on the fleet's threads; `runs` is the seam between the two.
 //!
-//! File by file: `access` says where the server is, `job` what it keeps, `names` under which names, `store`
-//! asks it; `place` and `roots` are the files that a job reads and writes; `lease`, `count`, `runs` and
+//! File by file: `access` has the server's address, `job` the stored data, `names` their names, `store` all
+//! requests; `place` and `roots` are the files that a job reads and writes; `lease`, `count`, `runs` and
 //! `worker` do jobs.
 
 mod access;
@@ -42,10 +42,10 @@ pub use split::{Segment, Split, split};
 pub use store::{Queue, Unreadable, counts};
 pub use worker::{Drain, News, Options, work};
 
-/// Jobs that are changed at a time: a server that is slow has to answer each in time.
+/// Jobs that are changed at a time: a slow server must answer each in time.
 const CHANGES: usize = 64;
 
-/// So many jobs' results are looked for one by one.
+/// Up to this many jobs, their results are looked up one by one.
 const FEW: usize = 16;
 
 /// Whether videos that are cut are changed before their segments or after them.
@@ -71,7 +71,7 @@ pub struct Farm {
 pub enum Submitted {
     /// It waits now.
     New,
-    /// It was submitted before, and is that far.
+    /// It was submitted before, and has this status.
     Known(Status),
     /// Its record in the farm cannot be read, so nothing was done.
     Unreadable,
@@ -96,7 +96,7 @@ impl Farm {
     /// Connects to a farm, whose streams are made if they are not there.
     ///
     /// # Errors
-    /// `Unreachable` if no server answers, `Refused` if it does not want this user, or keeps nothing;
+    /// `Unreachable` if no server answers, `Refused` if it does not accept this user, or stores nothing;
     /// `Usage` or `File` if the address or a file of it is wrong.
     pub fn connect(access: &Access) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -114,19 +114,19 @@ impl Farm {
         self.store.server()
     }
 
-    /// Does what only reads, and stops as soon as the connection is lost: an answer does not come any more
-    /// then, and the next question would wait for it for seconds.
+    /// Runs read-only requests, and stops as soon as the connection is lost: then no answer comes, and the
+    /// next request would wait for seconds.
     fn read<T>(&self, what: impl Future<Output = Result<T>>) -> Result<T> {
         self.runtime.block_on(self.store.while_connected(what))
     }
 
-    /// Puts jobs into the queue, those that are not known there. Told of each, in their order. A job that
-    /// failed or was cancelled is queued again with the new terms; others that are known are left as they
-    /// are. A job whose submitter died in the middle is completed.
+    /// Puts jobs into the queue that are not known there. Returns the result for each, in their order. A job
+    /// that failed or was cancelled is queued again with the new terms; other known jobs stay unchanged. A
+    /// job whose submitter died halfway is completed.
     ///
     /// # Errors
-    /// `Unreachable` if the server is away; what was submitted before that stays, and submitting all again
-    /// does nothing twice.
+    /// `Unreachable` if the server is away; jobs that were submitted before that stay, and submitting all
+    /// again queues nothing twice.
     pub fn submit(&self, jobs: &[Job]) -> Result<Vec<Submitted>> {
         let mut submitted = self.submit_new(jobs)?;
         let is_back =
@@ -161,11 +161,11 @@ impl Farm {
         }
         for part in record.job.parts() {
             if self.store.record(&part).await?.is_some_and(|part| part.record.status != Status::Done) {
-                // The worker that does the last of them queues the whole.
+                // The worker that completes the last segment queues the whole.
                 return Ok(true);
             }
         }
-        // What is there was given out, and is taken back by whoever has just given the job up.
+        // The message there was delivered, and the worker that just gave up the job acknowledges it.
         self.store.dequeue(queued).await?;
         self.store.enqueue(&record.job).await?;
         Ok(true)
@@ -179,7 +179,7 @@ impl Farm {
                     versions.push((job.kind(), &job.version));
                 }
             }
-            // `lockon jobs` shows waiting jobs by these, also of versions that never had a worker.
+            // `lockon jobs` shows waiting jobs by kind and version, also of versions that never had a worker.
             for (kind, version) in versions {
                 self.store.consumer(kind, version, None).await?;
             }
@@ -247,8 +247,8 @@ impl Farm {
         self.read(self.store.queues())
     }
 
-    /// Takes back jobs that are not done. A worker that has one hears of it in some seconds; nothing of it
-    /// stays. Jobs that a full server cannot note as cancelled are forgotten.
+    /// Cancels jobs that are not done. A worker that has one notices it within seconds and removes its
+    /// outputs. Jobs that a full server cannot mark as cancelled are removed.
     ///
     /// # Errors
     /// `Unreachable` if the server is away.
@@ -299,9 +299,8 @@ impl Farm {
         })
     }
 
-    /// Forgets jobs of which nothing more will come, and results that are kept of them in the farm; segments
-    /// only if their whole is one. Jobs whose records cannot be read are forgotten too. Files are left as
-    /// they are.
+    /// Removes ended jobs, and their results in the farm; segments only if their whole has ended too. Jobs
+    /// whose records cannot be read are also removed. Files stay.
     ///
     /// # Errors
     /// `Unreachable` if the server is away.
@@ -326,8 +325,8 @@ impl Farm {
         Ok(forgotten + self.change(ids, Order::WholesFirst, can, forget)?)
     }
 
-    /// Changes each job of these that is as it must be, once more if somebody else changes it meanwhile, and
-    /// the segments of those that are cut.
+    /// Changes each of these jobs for which `is_for` holds, and the segments of split ones. Retries if
+    /// another process changes a record meanwhile.
     fn change(
         &self,
         ids: &[String],
@@ -363,8 +362,8 @@ impl Farm {
         })
     }
 
-    /// The results that came back through the farm of a job that is done: names and bytes; nothing if they
-    /// are not there, each of them whole.
+    /// Returns the collected results of a job that is done: names and bytes; nothing unless all are there and
+    /// complete.
     ///
     /// # Errors
     /// `Unreachable` if the server is away.

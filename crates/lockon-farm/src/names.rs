@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `lockon-NS-queue` | jobs that are not done, each until it is acknowledged | job, below its kind and version |
 //! | `lockon-NS-state` | the newest record of every job | job |
-//! | `lockon-NS-workers` | what each worker told last, for as long as it tells something | worker |
+//! | `lockon-NS-workers` | the last report of each worker; it expires if no newer one comes | worker |
 //! | `lockon-NS-results` | results files that come back through the farm, in pieces | piece |
 
 use super::access::Namespace;
@@ -47,7 +47,7 @@ impl Names {
         format!("{}-{}", kind.name(), in_subject(version))
     }
 
-    /// The kind and version of the jobs that a consumer takes.
+    /// The kind and version of a consumer's jobs.
     pub(super) fn of_consumer(name: &str) -> Option<(Kind, String)> {
         let (kind, version) = name.split_once('-')?;
         let kind = [Kind::File, Kind::Live].into_iter().find(|known| known.name() == kind)?;
@@ -96,7 +96,7 @@ impl Names {
     }
 }
 
-/// A version where a dot would be the end of a word, and other signs may stand for any word.
+/// A version as one word of a subject: a dot would end the word, and some signs match any word.
 fn in_subject(version: &str) -> String {
     version.replace(|c: char| !(c.is_ascii_alphanumeric() || c == '-'), "_")
 }

@@ -1,5 +1,5 @@
-//! Where a job's outputs are while they are made: in a hidden folder beside their last place, so that a file
-//! with its last name is whole.
+//! Hidden folders for a job's outputs while they are written, beside their final places: a file with its
+//! final name is complete.
 
 use std::fs::{DirEntry, File};
 use std::io::{self, ErrorKind};
@@ -22,7 +22,7 @@ pub(super) enum Found {
     Room(Vec<PathBuf>),
 }
 
-/// Looks where a job's outputs belong.
+/// Checks the places of a job's outputs.
 ///
 /// # Errors
 /// `Usage` if other files have the names of outputs; `File` if a file there cannot be read.
@@ -32,7 +32,7 @@ pub(super) fn look(record: &Record, request: &Request) -> Result<Found> {
     }
     let has_lines = request.results.iter().any(|path| path.to_ascii_lowercase().ends_with(".jsonl"));
     let mut ours = Vec::new();
-    // Outputs that are to be overwritten are made once more, and then they are this job's results.
+    // Outputs that may be overwritten are written again, and then they are this job's results.
     if has_lines && (record.started || !record.job.overwrite) {
         match fleet::completion(request)? {
             Completion::Done => return Ok(Found::Results),
@@ -61,9 +61,9 @@ fn taken(path: &Path) -> Error {
 
 /// A job's outputs while they are made: in hidden folders beside the places where they belong.
 ///
-/// A file that is whole gets its name by a hard link, which fails if the name is in use: no file of anybody
-/// is replaced without `-y`. Until the farm knows that the job is done the hidden folder keeps its own name
-/// of the file. If the worker dies in between, the next try sees by that which files are the job's.
+/// A file that is whole gets its name by a hard link, which fails if the name is in use: no file is replaced
+/// without `-y`. Until the farm knows that the job is done, the hidden folder keeps its own name of the file.
+/// If the worker dies in between, the next try recognises the job's files by that.
 pub(super) struct Place {
     /// The request, with the names that are written to.
     pub(super) request: Request,
@@ -90,7 +90,7 @@ struct Hidden {
 }
 
 impl Place {
-    /// Makes room for a job; what an earlier try of it left is removed.
+    /// Creates the folders for a job, and removes leftovers of an earlier try.
     ///
     /// # Errors
     /// `File` if there is none.
@@ -154,8 +154,8 @@ impl Place {
         self.last.iter().map(|path| path.to_string_lossy().into_owned())
     }
 
-    /// Gives the written files their last names. Results come last, since they show that the outputs are
-    /// whole. Collected outputs are read instead.
+    /// Gives the written files their final names. Results come last, since they show that the outputs are
+    /// complete. Collected outputs are read instead.
     ///
     /// # Errors
     /// `Usage` if another file has a name by now; `File`. Then no file gets its name.
@@ -212,7 +212,7 @@ impl Place {
         Ok(())
     }
 
-    /// Removes what a run left that failed.
+    /// Removes the outputs of a failed run.
     pub(super) fn discard(self) {
         if self.is_live {
             remove_empty(&self.request.output_files());
@@ -262,7 +262,7 @@ impl Committed {
         Self { files, contents, placed: Vec::new(), hidden: Vec::new() }
     }
 
-    /// Ends the work on outputs that the farm knows of.
+    /// Ends the work on outputs that the farm has recorded.
     pub(super) fn keep(&self) {
         remove_folders(&self.hidden);
     }
@@ -352,15 +352,15 @@ fn link_free(path: &Path, part: &Path, declared: &[PathBuf]) -> io::Result<PathB
     Err(ErrorKind::AlreadyExists.into())
 }
 
-/// Removes the hidden folders that workers left of a job that is done, and keeps its outputs.
+/// Removes the hidden folders that workers left for a job that is done, and keeps its outputs.
 pub(super) fn forget_hidden(job: &Job, request: &Request) {
     for path in request.output_files() {
         remove_folders(&hidden_of(job, folder_of(&path)));
     }
 }
 
-/// Removes what workers that are gone left of a job, whose outputs belong where this request names them: also
-/// files that have their names already, while others of the job have not.
+/// Removes leftovers of a job's dead workers, at the places that this request names: also files that have
+/// their final names already while others of the job do not.
 pub(super) fn sweep_all(job: &Job, request: &Request) {
     for path in request.output_files() {
         let folder = folder_of(&path);
@@ -381,8 +381,8 @@ pub(super) fn sweep_all(job: &Job, request: &Request) {
 }
 
 /// Moves a file of a try into the try's hidden folder, which is removed next. A worker that takes over the
-/// job removes that folder before it gives any file its name. So a worker that was held up since it looked
-/// takes nothing from that one: the folder is not there any more.
+/// job removes that folder before it gives any file its name. So a worker that was held up after its check
+/// takes nothing from that worker: the folder is gone.
 fn take_away(name: &Path, hidden: &Path, number: usize) {
     // Under its own name there it would be the same file, and stay.
     let _ = std::fs::rename(name, hidden.join(format!(".removed-{number}")));
@@ -601,7 +601,7 @@ mod tests {
         let hidden = first.folders[0].path.clone();
         let written = write(&first);
         let first = first.commit(&written).unwrap();
-        // It has looked: the name is its own. Then it is held up, and another worker does the whole job.
+        // It has checked that the name is its own. Then it is held up, and another worker does the whole job.
         let name = first.placed[0].name.clone();
         let second = place(&job, &request, "second");
         let written = write(&second);

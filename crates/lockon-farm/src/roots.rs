@@ -18,7 +18,7 @@ use lockon_run::request::Request;
 use lockon_run::run::Video;
 
 /// Folders below which jobs may read and write, and the addresses and cameras that they may use. Without any
-/// folder jobs may do all that the worker's user may.
+/// folder jobs may do everything that the worker's user may.
 #[derive(Debug, Clone, Default)]
 pub struct Roots {
     folders: Vec<PathBuf>,
@@ -224,13 +224,13 @@ impl Roots {
         self.open(request.clone(), stays).map(drop)
     }
 
-    /// Opens what a job asks for, if its submitter may ask this worker for it.
+    /// Opens the files of a job, if it may use them on this worker.
     ///
     /// # Errors
     /// As [`Job::request_of_stranger`] and [`Self::check`].
     pub(super) fn open_job(&self, job: &Job) -> Result<Asked> {
         job.check_numbers()?;
-        // Before anything else looks at the text: with `@FILE` that would read the file.
+        // Before other code reads the text: with `@FILE` that would open the file.
         self.refuse_text(&job.request()?)?;
         self.open(job.request_of_stranger()?, !job.collect)
     }
@@ -457,8 +457,8 @@ impl Roots {
         self.folders.iter().any(|root| real.starts_with(root))
     }
 
-    /// True if a path that cannot be opened would lie below the folders if it could: its nearest folder that
-    /// exists does, or what it links to.
+    /// True if a path that cannot be opened would lie below the folders: its nearest existing folder does, or
+    /// the target of its link.
     fn would_contain(&self, path: &Path) -> bool {
         let mut path = path.to_owned();
         // As many links as the system follows.

@@ -1,5 +1,5 @@
 //! The seam between the farm, which waits for a server, and a fleet, which has threads of its own: one thread
-//! that hands orders to the fleet and its ends back.
+//! that passes orders to the fleet and ends of runs back.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,10 +12,11 @@ use lockon_core::error::Result;
 use lockon_core::threads;
 use lockon_run::fleet::{Ended, Fleet, Order, RunId};
 
-/// Between two looks at what is asked while runs go on: an order waits so long at most, an end not at all.
+/// Time between two checks for orders while runs are active: an order waits at most this long, an end not at
+/// all.
 const TICK: Duration = Duration::from_millis(4);
 
-/// A fleet that is asked from other threads. Dropping it ends all runs.
+/// A fleet that other threads use. Dropping it ends all runs.
 pub(super) struct Runs {
     asks: Sender<Ask>,
     next: AtomicU64,

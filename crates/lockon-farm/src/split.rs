@@ -1,7 +1,8 @@
-//! Long videos cut into segments, which many workers do.
+//! Cuts long videos into segments for many workers.
 //!
 //! A segment begins with a key frame, and ends before the next one's. Each is a job of its own, whose results
-//! stay in the farm; whoever ends the last of them queues the whole, and who takes that joins the results.
+//! stay in the farm; the worker that ends the last of them queues the whole, and the worker that takes that
+//! joins the results.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -13,10 +14,10 @@ use lockon_core::output::Format;
 use lockon_gst::cut;
 use lockon_run::request::Request;
 
-/// Into how many segments a video is cut.
+/// The number of segments of a video.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Split {
-    /// So many, or fewer if it has fewer key frames.
+    /// This number, or fewer if it has fewer key frames.
     Into(usize),
     /// Segments have about a minute each.
     Auto,
@@ -34,10 +35,10 @@ impl std::str::FromStr for Split {
     }
 }
 
-/// Most segments of a video.
+/// Maximum segments of a video.
 pub(super) const MOST: usize = 10_000;
 
-/// How long segments are where nobody says how many: long against the seconds that it takes to begin one.
+/// Default length of a segment: long against the seconds that it takes to begin one.
 const SEGMENT_NS: u64 = 60_000_000_000;
 
 /// A segment of a video.
@@ -49,7 +50,7 @@ pub struct Segment {
     pub index: usize,
     /// How many there are.
     pub of: usize,
-    /// The time of its first frame, in nanoseconds; nothing of the first.
+    /// The time of its first frame, in nanoseconds; `None` for the first segment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_ns: Option<u64>,
     /// Results of the whole.
@@ -63,13 +64,12 @@ impl Segment {
     }
 }
 
-/// Cuts the video of a job: its segments, and the job itself as the one that joins them. A video that is too
+/// Cuts the video of a job. Returns its segments, and the job itself, which joins them. A video that is too
 /// short stays one job, alone.
 ///
 /// # Errors
-/// `Usage` if results of segments could not be joined to those of the whole: what is followed needs the
-/// frames before, and encoded videos and pages are made in one piece. `File` or `NoVideo` if the video cannot
-/// be read here.
+/// `Usage` if results of segments could not be joined to those of the whole: tracks need the frames before,
+/// and encoded videos and pages are made in one piece. `File` or `NoVideo` if the video cannot be read here.
 pub fn split(job: &Job, how: Split) -> Result<Vec<Job>> {
     let request = job.request()?;
     check(&request)?;

@@ -1,6 +1,6 @@
 //! The data on the farm's server, and all requests to it.
 //!
-//! Nothing here compares clocks: what is too old the server throws away by its own.
+//! Nothing here compares clocks: the server removes old data by its own.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
@@ -36,25 +36,25 @@ use lockon_core::text;
 /// Reports of workers expire after this time.
 pub(super) const FORGOTTEN: Duration = Duration::from_secs(15);
 
-/// How long a question for the next job waits at the server.
+/// How long a request for the next job waits at the server.
 const PULL: Duration = Duration::from_secs(5);
 
-/// Between two looks whether the connection is there.
+/// Time between two checks of the connection.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// How long a list continues behind the message that was the last when it began.
+/// How long a list continues after the message that was the last when it began.
 const QUIET: Duration = Duration::from_millis(100);
 
 /// Messages on their way to the server at a time.
 pub(super) const IN_FLIGHT: usize = 512;
 
-/// Most bytes of a piece of a results file; less where the server takes no messages of that size.
+/// Maximum bytes of a piece of a results file; less if the server accepts no messages of that size.
 const PIECE: usize = 512 << 10;
 
-/// How long a list may be silent until the server is asked whether anything is left of it.
+/// How long a list may be silent before lockon asks the server whether anything is left.
 const SILENCE: Duration = Duration::from_millis(500);
 
 /// Maximum tries to create a reader of a stream.
@@ -63,7 +63,7 @@ const READER_TRIES: u32 = 5;
 /// Copies of every stream in a cluster, so that one server of three may be lost.
 const COPIES: usize = 3;
 
-/// Bytes of a message's headers, at most: the server counts them too.
+/// Maximum bytes of a message's headers: the server counts them too.
 const HEADERS: usize = 128;
 
 /// Bytes that a record grows by while its job runs, without errors.
@@ -72,7 +72,7 @@ const GROWTH: usize = 256;
 /// The client's error for messages that are larger than the server accepts.
 const TOO_LARGE: &str = "max payload size exceeded";
 
-/// Permanent errors besides those of [`FULL`]: the server has no room of another kind, or it stores nothing.
+/// Permanent errors besides those of [`FULL`]: the server lacks another resource, or stores nothing.
 const REFUSALS: [ErrorCode; 9] = [
     ErrorCode::MAXIMUM_CONSUMERS_LIMIT,
     ErrorCode::MAXIMUM_STREAMS_LIMIT,
@@ -85,7 +85,7 @@ const REFUSALS: [ErrorCode; 9] = [
     ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM,
 ];
 
-/// Those of a server whose storage is full.
+/// Errors of a server whose storage is full.
 const FULL: [ErrorCode; 5] = [
     ErrorCode::ACCOUNT_RESOURCES_EXCEEDED,
     ErrorCode::INSUFFICIENT_RESOURCES,
@@ -94,7 +94,7 @@ const FULL: [ErrorCode; 5] = [
     ErrorCode::STREAM_STORE_FAILED,
 ];
 
-/// The explanation of these errors.
+/// Explains these errors.
 const IS_FULL: &str = "its storage is full";
 
 /// A farm's streams.
@@ -179,11 +179,11 @@ impl Store {
         &self.server
     }
 
-    /// The error of a request to the server: `Refused`, with the server's own words, if it answers
-    /// that it will not do what it was asked for; `Unreachable` if the same may work later.
+    /// The error of a request to the server: `Refused`, with the server's own words, if it refuses the
+    /// request; `Unreachable` if a retry may work.
     fn away(&self, error: impl std::error::Error + 'static) -> Error {
         let said = error.to_string();
-        // Requests and messages have errors of different types for that, with the same words.
+        // Requests and messages have errors of different types, with the same words.
         if said.contains(TOO_LARGE) {
             return self.refused(format!("{said}: raise max_payload in the server's configuration"));
         }
@@ -235,9 +235,9 @@ impl Store {
         }
     }
 
-    /// Makes the streams that are not there, as after the server has lost its disk.
+    /// Creates missing streams, for example after the server has lost its disk.
     pub(super) async fn ensure(&self) -> Result<()> {
-        // A server of a cluster says so; there may be too few of them.
+        // The server reports whether it is in a cluster, which may have too few servers.
         let copies = if self.client.server_info().cluster.is_some() { COPIES } else { 1 };
         for config in self.streams() {
             let copied = Config { num_replicas: copies, ..config.clone() };
@@ -247,7 +247,7 @@ impl Store {
                     let made = self.context.get_or_create_stream(config).await;
                     made.map_err(|error| self.not_made(error))?;
                 }
-                // The server reports a stream that another client creates just now as an error.
+                // If another client creates the stream at the same time, the server reports an error.
                 Err(error) => {
                     let made = self.context.get_stream(&config.name).await;
                     made.map_err(|_| self.not_made(error))?;
@@ -295,14 +295,14 @@ impl Store {
         }
     }
 
-    /// As [`Self::stream`], without asking for its state.
+    /// As [`Self::stream`], without a request for its state.
     async fn unseen(&self, what: &str) -> Result<Stream<()>> {
         let stream = self.context.get_stream_no_info(self.names.stream(what)).await;
         stream.map_err(|error| self.away(error))
     }
 
-    /// The consumer of the jobs of a kind and version, whose leases have this length, or what they had if
-    /// nobody says.
+    /// The consumer of the jobs of a kind and version. Leases get this length, or keep theirs if it is
+    /// `None`.
     pub(super) async fn consumer(
         &self,
         kind: Kind,
@@ -354,7 +354,7 @@ impl Store {
         Ok(queues)
     }
 
-    /// The record of a job. One that cannot be read is as good as none.
+    /// The record of a job; `None` also if it cannot be read.
     pub(super) async fn record(&self, id: &str) -> Result<Option<Numbered>> {
         Ok(match self.found(id).await? {
             Some(Found::Record(found)) => Some(*found),
@@ -382,8 +382,8 @@ impl Store {
         }
     }
 
-    /// Replaces the record of that number, or makes the first one if that is 0; its new number, or nothing
-    /// if somebody else has replaced it meanwhile.
+    /// Replaces the record of that number, or creates it if that is 0. Returns its new number, or `None` if
+    /// another process has replaced it meanwhile.
     pub(super) async fn replace(&self, record: &Record, number: u64) -> Result<Option<u64>> {
         let most = self.client.max_payload().saturating_sub(HEADERS);
         let bytes = Bytes::from(record.to_json(most));
@@ -400,7 +400,7 @@ impl Store {
         }
     }
 
-    /// Makes the first record of each job; true for those that had none. A record that has no room for the
+    /// Creates the first record of each job; true for those that had none. A record that has no room for the
     /// worker that gets the job is refused here: every worker would fail at it.
     pub(super) async fn create(&self, records: &[Record]) -> Result<Vec<bool>> {
         let most = self.client.max_payload();
@@ -418,7 +418,7 @@ impl Store {
         stream::iter(records).map(create).buffered(IN_FLIGHT).try_collect().await
     }
 
-    /// Queues a job; one that waits or is held already stays as it is.
+    /// Queues a job, unless it is queued or held already.
     pub(super) async fn enqueue(&self, job: &Job) -> Result<()> {
         let sent = self.context.publish(self.names.queued(job), bytes(job)).await;
         match sent.map_err(|error| self.away(error))?.await {
@@ -443,7 +443,7 @@ impl Store {
         }
     }
 
-    /// Takes a message out of the queue. A newer one of the same job stays.
+    /// Removes a message from the queue. A newer one of the same job stays.
     pub(super) async fn dequeue(&self, number: Option<u64>) -> Result<()> {
         match number {
             Some(number) => self.delete("queue", number).await.map(drop),
@@ -451,16 +451,16 @@ impl Store {
         }
     }
 
-    /// Forgets a job, whose record has this number, and its results; false if the record has changed.
-    /// `pieces` are those of all jobs, if the caller has asked for them.
+    /// Removes a job, whose record has this number, and its results; false if the record has changed.
+    /// `pieces` are those of all jobs, if the caller has requested them.
     pub(super) async fn forget(
         &self,
         record: &Record,
         number: u64,
         pieces: Option<&HashMap<String, Vec<u64>>>,
     ) -> Result<bool> {
-        // A worker that gave it up may have left its message. A newer record has a newer message: so this one
-        // is looked for first, and the record is the same after that.
+        // A worker that gave it up may have left its message. A newer record has a newer message: so this
+        // message is found first, and then the record must still be the same.
         let left = self.queued(&record.job).await?;
         let is_same = self.record(&record.job.id).await?.is_some_and(|found| found.number == number);
         if !is_same {
@@ -480,9 +480,9 @@ impl Store {
         self.delete("state", number).await
     }
 
-    /// Forgets a job whose record cannot be read: its messages in all queues, its results and the record.
+    /// Removes a job whose record cannot be read: its messages in all queues, its results and the record.
     pub(super) async fn forget_unreadable(&self, bad: &Unreadable) -> Result<bool> {
-        // The number of a job has no `*`, but what stands here may be anything.
+        // The number of a job has no `*`, but this text may be anything.
         let is_plain = !bad.id.contains(['*', '>', '.']) && !bad.id.is_empty();
         if !self.delete("state", bad.number).await? {
             return Ok(false);
@@ -494,8 +494,8 @@ impl Store {
         Ok(true)
     }
 
-    /// The numbers of the pieces that are kept of each job's results. To purge a job's alone a server looks
-    /// at all of them, so whoever forgets many jobs asks for them once.
+    /// The numbers of the stored pieces of each job's results. To purge one job's pieces a server looks at
+    /// all of them, so a caller that removes many jobs requests them once.
     pub(super) async fn pieces(&self) -> Result<HashMap<String, Vec<u64>>> {
         let read =
             |message: &Message| Ok(message.info().map_err(|error| self.silent(error))?.stream_sequence);
@@ -509,7 +509,7 @@ impl Store {
         Ok(pieces)
     }
 
-    /// Deletes a message; false if it was not there. Of many, this is much faster than to purge their
+    /// Deletes a message; false if it was not there. For many messages this is much faster than purging their
     /// subjects, for which a server looks at all messages.
     async fn delete(&self, what: &str, number: u64) -> Result<bool> {
         let stream = self.unseen(what).await?;
@@ -576,7 +576,7 @@ impl Store {
         read: impl Fn(&Message) -> Result<T>,
     ) -> Result<Vec<T>> {
         let found = self.list(what, subject, Part::All, read).await?;
-        // Messages that were replaced meanwhile came twice.
+        // Messages that were replaced meanwhile come twice.
         let mut subjects = HashSet::with_capacity(found.len());
         let newest =
             found.into_iter().rev().filter_map(|(subject, it)| subjects.insert(subject).then_some(it));
@@ -585,7 +585,7 @@ impl Store {
         Ok(newest)
     }
 
-    /// Everything that a stream holds of some subjects, each read as it comes, with its subject.
+    /// Reads all messages of some subjects of a stream, each as it comes, with its subject.
     async fn list<T>(
         &self,
         what: &str,
@@ -597,7 +597,7 @@ impl Store {
         let consumer = self.reader(&stream, subject, part).await?;
         let name = consumer.cached_info().name.clone();
         let found = self.read_all(&stream, consumer, read).await;
-        // A server keeps it for a while otherwise, and each list makes one.
+        // Otherwise the server keeps it for a while, and each list creates one.
         let _ = stream.delete_consumer(&name).await;
         found
     }
@@ -614,8 +614,8 @@ impl Store {
         let (mut heard, mut delivered) = (Instant::now(), 0);
         let mut found = Vec::with_capacity(left as usize);
         let mut messages = consumer.messages().await.map_err(|error| self.away(error))?;
-        // What is replaced meanwhile comes with its new number: for ever, if that goes on, and not at all if
-        // the server counts both.
+        // A record that is replaced meanwhile comes with its new number: for ever, if that continues, and not
+        // at all if the server counts both.
         while left > 0 && end.is_none_or(|end| Instant::now() < end) {
             let patience = end.unwrap_or_else(|| Instant::now() + SILENCE);
             let next = match tokio::time::timeout_at(patience, messages.next()).await {
@@ -647,8 +647,8 @@ impl Store {
         Ok(found)
     }
 
-    /// Something that reads a stream from its beginning. A cluster may give that to a server which is away,
-    /// and says nothing then: asked again, it gives it to another.
+    /// A reader of a stream from its beginning. A cluster may create it on a server that is away, without an
+    /// answer: a second request goes to another server.
     async fn reader(
         &self,
         stream: &Stream,
@@ -681,10 +681,10 @@ impl Store {
         sent.await.map(drop).map_err(|error| self.away(error))
     }
 
-    /// Keeps the results files of a try of a job. Done again it changes nothing.
+    /// Stores the results files of a try of a job. A repetition changes nothing.
     pub(super) async fn keep_results(&self, id: &str, by: u64, files: &[Vec<u8>]) -> Result<()> {
         for (file, content) in files.iter().enumerate() {
-            // No message may be larger than the server says.
+            // No message may be larger than the server allows.
             let size = PIECE.min(self.client.max_payload()).max(1);
             for (piece, part) in content.chunks(size).enumerate() {
                 let subject = self.names.piece(id, by, (file, piece));
@@ -696,7 +696,7 @@ impl Store {
         Ok(())
     }
 
-    /// The results files that are kept of a job; nothing if they are not there, each of them whole.
+    /// The stored results files of a job; `None` unless all are there and complete.
     pub(super) async fn results(&self, record: &Record) -> Result<Option<Vec<Vec<u8>>>> {
         let Some(kept) = &record.kept else { return Ok(None) };
         let stream = self.unseen("results").await?;
@@ -725,12 +725,12 @@ impl Store {
         Ok(are_whole.then_some(files))
     }
 
-    /// Forgets the results that are kept of a try of a job.
+    /// Removes the stored results of a try of a job.
     pub(super) async fn forget_results_by(&self, id: &str, by: u64) -> Result<()> {
         self.purge("results", self.names.pieces_by(id, by)).await
     }
 
-    /// Forgets all results that are kept of a job.
+    /// Removes all stored results of a job.
     pub(super) async fn forget_results(&self, id: &str) -> Result<()> {
         self.purge("results", self.names.pieces(id)).await
     }
@@ -739,7 +739,7 @@ impl Store {
 impl Found {
     /// Reads the record of a job.
     fn read(id: &str, payload: &[u8], number: u64, at_ns: i128) -> Self {
-        // An error quotes what is in the record.
+        // An error quotes the record.
         let unreadable = |reason: String| {
             let [id, reason] = [id, &reason].map(|text| text::in_one_line(text).into_owned());
             Self::Unreadable(Unreadable { id, reason, number })

@@ -1,5 +1,4 @@
-//! One try of a job: from the record that says that it is this worker's to the one that says what has become
-//! of it.
+//! One try of a job: from the record that gives it to this worker to the record of its end.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,10 +19,10 @@ use lockon_run::fleet::{Ended, Order};
 use lockon_run::job;
 use lockon_run::request::Request;
 
-/// Between the end of a camera, or an address that does not answer, and the next try.
+/// Time between the end of a camera, or an address that does not answer, and the next try.
 pub(super) const CAMERA_PAUSE: Duration = Duration::from_secs(2);
 
-/// Between a failure and the next try.
+/// Time between a failure and the next try.
 const PAUSE: Duration = Duration::from_millis(250);
 
 pub(super) struct Attempt<'a> {
@@ -43,7 +42,7 @@ enum End {
     NotOurs,
 }
 
-/// Whether the farm knows how a try ended. Where it does not, nothing may be taken out of the queue.
+/// Whether the farm knows how a try ended. If it does not, the job must stay in the queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Said {
     /// The job's record says so.
@@ -55,7 +54,7 @@ enum Said {
 }
 
 impl Attempt<'_> {
-    /// Makes the try; what becomes of the lease.
+    /// Makes the try. Returns what to do with the lease.
     pub(super) async fn make(mut self) -> Fate {
         let name = self.claimed.record.job.name.clone();
         (self.shared.tell)(News::Begun { name });
@@ -68,7 +67,7 @@ impl Attempt<'_> {
         let job = &self.claimed.record.job;
         match end {
             End::Done(summary, committed) if !job.live => self.succeed(*summary, committed).await,
-            // The end of a camera is a failure like others: it is watched again.
+            // The end of a camera is a failure: it starts again.
             End::Done(..) => {
                 let error = Error::NoVideo { input: job.name.clone(), reason: "it ended".into() };
                 self.fail(&error).await
@@ -89,7 +88,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Says that the job is done, once results that come back through the farm are there.
+    /// Records that the job is done, after collected results are stored.
     async fn succeed(&mut self, summary: Summary, committed: Committed) -> Fate {
         let Claimed { record, asked, tried, .. } = &mut *self.claimed;
         let (job, by, min_score) = (record.job.clone(), *tried, asked.request.min_score);
@@ -140,7 +139,7 @@ impl Attempt<'_> {
         self.fail_as(error, error.is_usage()).await
     }
 
-    /// Reports that the try failed, and whether no other one can succeed.
+    /// Records a failed try; `is_final` if no other try can succeed.
     async fn fail_as(&mut self, error: &Error, is_final: bool) -> Fate {
         let is_live = self.claimed.record.job.live;
         let said = self.claimed.asked.in_submitted_names(&error.to_string());
@@ -214,12 +213,12 @@ impl Attempt<'_> {
         };
         let is_whole = outcome.is_ok() && !summary.interrupted;
         match is_stopped {
-            // Nothing stays of a job that was cancelled, and another worker writes its own.
+            // Nothing of a cancelled job stays, and another worker writes its own outputs.
             Some(End::NotOurs) => {
                 place.discard();
                 return End::NotOurs;
             }
-            // It may have ended by itself before it heard of that.
+            // It may have ended by itself before that.
             Some(stopped) if !is_whole => {
                 place.discard();
                 return stopped;
@@ -290,7 +289,7 @@ impl Attempt<'_> {
         for id in record.job.parts() {
             match self.part(&id).await {
                 Ok(part) => parts.push(part),
-                // All that are lost are found at once.
+                // Finds all lost ones at once.
                 Err(error) if error.is_usage() => fault = fault.or(Some(error)),
                 Err(error) => {
                     fault = Some(error);
@@ -323,8 +322,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// The results of a segment. If they are lost, the segment has failed, so that who tries the whole again
-    /// has it done again.
+    /// The results of a segment. If they are lost, the segment counts as failed, so that `jobs retry` of the
+    /// whole repeats it.
     async fn part(&self, id: &str) -> Result<Part> {
         let store = &self.shared.store;
         let found = store.record(id).await?.filter(|found| found.record.status == Status::Done);
@@ -378,8 +377,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// Says what has become of the job, for as long as it takes, unless somebody else has said something that
-    /// counts more. People hear of it if it is not stored.
+    /// Records the end of the job, however long that takes, unless a record of another worker counts more.
+    /// Reports it if the end is not stored.
     async fn settle(&mut self, outputs: Option<&Arc<Committed>>) -> Said {
         let (shared, Claimed { record, number, .. }) = (self.shared, &*self.claimed);
         let said = match shared.insist(|| shared.say_end(record, *number, outputs)).await {
@@ -400,7 +399,7 @@ impl Attempt<'_> {
 }
 
 impl Shared {
-    /// Replaces the record of that number by one that says how a try ended, with these outputs.
+    /// Replaces the record of that number by one with the end of a try and these outputs.
     async fn say_end(
         &self,
         record: &Record,
@@ -424,14 +423,14 @@ impl Shared {
             else {
                 return Ok(Said::NotOurs);
             };
-            // It was said, and the server's answer was lost.
+            // It was stored, but the server's answer was lost.
             if found.instance == record.instance && found.status == record.status {
                 return Ok(Said::Stored);
             }
             is_anothers = !found.is_held_by(&self.instance);
             if is_anothers {
                 // Finished results count, unless another worker has begun the job: it removes files of
-                // earlier tries, at a moment that nobody else knows.
+                // earlier tries, at a moment that other workers do not know.
                 let may_go = found.status == Status::Running
                     && outputs.is_some_and(|outputs| outputs.can_be_removed());
                 let is_done = record.status == Status::Done && !found.status.is_final() && !may_go;
@@ -480,7 +479,7 @@ fn asked(job: &Job, request: &Request) -> Request {
     job.segment.as_ref().map_or_else(|| request.clone(), |segment| segment.of_whole(request))
 }
 
-/// Templates are not those that were there when the job was submitted; another worker may have them.
+/// The templates have changed since the job was submitted; another worker may have the right ones.
 fn changed(request: &Request) -> Error {
     let Some(text) = request.template.first() else {
         return Error::Usage(

@@ -1,4 +1,4 @@
-//! Whether a job that came is to be done here.
+//! Decides whether this worker does a job.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use lockon_core::error::{Error, Result};
 use lockon_core::text;
 use lockon_run::run::Video;
 
-/// How long a job waits that this worker leaves to another.
+/// How long a job waits if this worker leaves it to another one.
 const LEFT: Duration = Duration::from_millis(500);
 
-/// How often within half a [`BEAT`] each it is looked whether another worker is still there.
+/// Maximum checks whether another worker is still alive, half a [`BEAT`] apart.
 const LISTENS: u32 = 5;
 
 /// The decision about a job.
 pub(super) enum Claim {
-    /// It is this worker's: the record that says so, and what is asked.
+    /// It is this worker's: with the record that says so, and the request.
     Begin(Box<Claimed>),
-    /// It is not.
+    /// It is not this worker's.
     End(Fate),
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Claimed {
     pub(super) record: Record,
     /// The number of that record or of its successor.
     pub(super) number: u64,
-    /// The number that it had at first, which no other try has.
+    /// Its first number, which no other try has.
     pub(super) tried: u64,
     /// The request.
     pub(super) asked: Arc<Asked>,
@@ -44,14 +44,13 @@ pub(super) struct Claimed {
     pub(super) video: Option<Video>,
     /// Files that the job may replace.
     pub(super) ours: Vec<PathBuf>,
-    /// How it ended that a camera was watched before, and how long ago, by the server's clock, somebody told
-    /// of it last.
+    /// Why an earlier run of this camera ended, and the time since its last report, by the server's clock.
     pub(super) moved: Option<(String, Duration)>,
 }
 
 impl Shared {
-    /// Decides about a job, and says so in its record. Two workers cannot both do that: a record is replaced
-    /// by whoever knows the one before.
+    /// Decides about a job, and writes that into its record. Two workers cannot both do that: only a worker
+    /// that knows the current record can replace it.
     pub(super) async fn claim(&self, job: Job) -> Result<Claim> {
         loop {
             let Numbered { mut record, number, at_ns } = match self.store.found(&job.id).await? {
@@ -160,8 +159,8 @@ impl Shared {
         }
     }
 
-    /// Gives up a job whose record cannot be read: it would come back for ever, with unknown progress.
-    /// Returns `None` if the record was replaced meanwhile.
+    /// Ends a job whose record cannot be read: otherwise it would be delivered for ever. Returns `None` if
+    /// the record was replaced meanwhile.
     async fn give_up_unreadable(&self, job: &Job, bad: &Unreadable) -> Result<Option<Fate>> {
         let mut record = Record::new(job.clone());
         let version = env!("CARGO_PKG_VERSION");
@@ -175,7 +174,7 @@ impl Shared {
         Ok(Some(Fate::Close))
     }
 
-    /// Gives up a job that cannot be read itself. Its record, if there is one, says so.
+    /// Ends a job that cannot be read itself. Its record, if there is one, says so.
     pub(super) async fn bury(&self, id: &str, error: &Error) -> Fate {
         let error = format!("the farm's queue has a job that cannot be read: {error}");
         let name = text::in_one_line(id).into_owned();
@@ -204,7 +203,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Removes what a worker that is gone left of a job that has ended; the outputs of one that is done stay.
+    /// Removes leftovers of a dead worker for a job that has ended; outputs of a job that is done stay.
     /// Failures are logged.
     async fn sweep(&self, record: &Record) {
         let (job, roots) = (record.job.clone(), self.options.roots.clone());
@@ -227,9 +226,8 @@ impl Shared {
         }
     }
 
-    /// Does what is left to do of a job that has ended: of a segment, queues the whole if all are done, or
-    /// gives it up with it; of a whole that is done, forgets the segments' results. All of that can be done
-    /// twice.
+    /// Completes the work after the end of a job. Segment: queues the whole if all segments are done, or
+    /// fails it too. Whole: removes the segments' results once it is done. All of this can be repeated.
     pub(super) async fn clear_up(&self, record: &Record) -> Result<()> {
         // A job that failed may be tried again, and needs them then.
         if record.status == Status::Done {
@@ -251,7 +249,7 @@ impl Shared {
             // Another worker may have reported it already.
             return self.store.replace(&failed, whole.number).await.map(drop);
         }
-        // They are begun in their order, so one that is not done is found soon.
+        // They begin in their order, so this finds an open one soon.
         for index in (0..whole.record.job.segments).rev() {
             let part = self.store.record(&split::id_of(&segment.whole, index)).await?;
             if part.is_none_or(|part| part.record.status != Status::Done) {
@@ -261,9 +259,9 @@ impl Shared {
         self.store.enqueue(&whole.record.job).await
     }
 
-    /// True if the worker that has a job is at it: the server gave the job out again because it was away
-    /// itself. What a worker told last stays there for a while after its death, and a server that was away
-    /// has forgotten it, so something newer is waited for.
+    /// True if the worker that has a job is still running it: the server was away, and delivered the job
+    /// again. A worker's last report stays for a while after its death, and a server that was away has lost
+    /// it, so this waits for a newer one.
     async fn is_at_it(&self, record: &Record) -> Result<bool> {
         let Some(holder) = &record.instance else { return Ok(false) };
         let before = self.store.worker(holder).await?.map(|(_, number)| number);
@@ -279,7 +277,7 @@ impl Shared {
 
     /// True if this job, whose worker may have died of it, can be done beside others of that kind. After the
     /// first loss they may fill half of the places, after the next a quarter; on its last try there is none
-    /// beside it. So those that were only beside one that kills its workers are not given up with it.
+    /// beside it. So jobs that only ran beside one that kills its workers do not fail with it.
     fn may_be_tried(&self, record: &Record) -> bool {
         let places = if record.job.live { self.options.cameras } else { self.options.jobs };
         let most = most_suspects(record.tries.iter().filter(|tried| tried.lost).count(), record, places);
@@ -316,7 +314,7 @@ impl Shared {
     }
 }
 
-/// Among how many suspects a job may be, itself one of them, that was lost so often.
+/// The maximum number of suspects, itself included, among which a job with so many losses may run.
 fn most_suspects(losses: usize, record: &Record, places: usize) -> usize {
     if record.tries.len() + 1 >= record.job.tries as usize { 1 } else { (places >> losses).max(1) }
 }
@@ -341,7 +339,7 @@ impl Record {
         let is_given_up = is_final || !self.job.live && self.tries.len() >= self.job.tries as usize;
         self.status = if is_given_up { Status::Failed } else { Status::Queued };
         if self.job.live {
-            // It is tried for ever; what is kept of that is the last.
+            // It is retried for ever; only the last try is kept.
             self.tries.drain(..self.tries.len() - 1);
         }
     }

@@ -1,7 +1,7 @@
 //! A worker: takes jobs from a farm and does a fixed number at a time.
 //!
-//! Each place for a job is a task that takes one, holds its lease while the fleet does it, and says what has
-//! become of it. `claim` decides whether a job that came is to be done here, `attempt` does it.
+//! Each place for a job is a task that takes one, holds its lease while the fleet runs it, and reports its
+//! end. `claim` decides whether this worker does a job, `attempt` does it.
 
 mod attempt;
 mod claim;
@@ -41,22 +41,22 @@ pub use telling::News;
 /// Time between two reports of a worker.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// Between two questions to a server that does not answer.
+/// Time between two requests to a server that does not answer.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long a worker that drains waits for a server that is away, to say what has become of its jobs.
+/// How long a draining worker waits for a server that is away, to report the ends of its jobs.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
-/// Between two looks whether the worker is to end.
+/// Time between two checks whether the worker must end.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The longest rest after jobs that failed here for want of storage.
+/// The longest rest after jobs that failed here because storage was missing or full.
 const LONGEST_REST: Duration = Duration::from_secs(8);
 
 /// How a worker that is stopped treats its running jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Drain {
-    /// They are finished. Cameras, which never are, are given back.
+    /// They are finished. Cameras, which never end, are given back.
     #[default]
     Finish,
     /// They are given back, and start again elsewhere.
@@ -74,8 +74,8 @@ pub struct Options {
     pub jobs: usize,
     /// Cameras and streams at a time.
     pub cameras: usize,
-    /// After so long without a word from a worker its jobs are given to another; of the whole farm. `None`
-    /// leaves it as it is there, which is five seconds at first, and three of cameras.
+    /// After this time without a report from a worker, another one gets its jobs; one value for the whole
+    /// farm. `None` leaves the value there: at first five seconds, three for cameras.
     pub lease: Option<Duration>,
     /// How it treats running jobs when it is stopped.
     pub drain: Drain,
@@ -87,7 +87,7 @@ pub struct Options {
     pub outlets: Vec<Arc<dyn Outlet>>,
 }
 
-/// A worker that is at it.
+/// A running worker.
 struct Shared {
     store: Store,
     options: Options,
@@ -102,16 +102,16 @@ struct Shared {
 #[derive(Default)]
 struct State {
     running: BTreeMap<String, Arc<Count>>,
-    /// Jobs that are done here though an earlier worker was gone in their middle, and how many such each of
-    /// them may be among.
+    /// Running jobs whose earlier worker died, each with the maximum number of such jobs that may run with
+    /// it.
     suspects: BTreeMap<String, usize>,
     done: u64,
     failed: u64,
-    /// Jobs in a row that failed for want of storage.
+    /// Jobs in a row that failed because storage was missing or full.
     wants: u32,
     rest: Option<(Instant, String)>,
     is_away: bool,
-    /// Why the worker ends by itself: the server will not do what every job needs.
+    /// The reason why the worker ends by itself: the server refuses a request that every job needs.
     end: Option<Error>,
 }
 
@@ -129,11 +129,11 @@ impl State {
     }
 }
 
-/// Does a farm's jobs until `control` is stopped, and then as [`Drain`] says. A server that is away is waited
-/// for; `tell` hears of that and of every job.
+/// Does a farm's jobs until `control` is stopped, and then as [`Drain`] says. Waits for a server that is
+/// away. Calls `tell` for that and for every job.
 ///
 /// # Errors
-/// `Refused` if the server does not want this user, or cannot keep jobs; `Usage` or `File` if the farm's
+/// `Refused` if the server does not accept this user, or cannot store jobs; `Usage` or `File` if the farm's
 /// address or a file of it is wrong.
 pub fn work(
     access: &Access,
@@ -190,7 +190,7 @@ async fn serve(
     shared.state().end.take().map_or(Ok(()), Err)
 }
 
-/// Connects, for as long as it takes; nothing if the worker is to end before that.
+/// Connects, however long it takes; `None` if the worker must end before that.
 async fn connect(
     access: &Access,
     options: &Options,
@@ -244,10 +244,10 @@ impl Shared {
         *self.drains.borrow()
     }
 
-    /// Waits until the worker is to end.
+    /// Waits until the worker must end.
     async fn drained(&self) {
         let mut drains = self.drains.clone();
-        // The other end is there as long as the worker.
+        // The sender lives as long as the worker.
         let _ = drains.wait_for(|drains| *drains).await;
     }
 
@@ -274,7 +274,7 @@ impl Shared {
                     if self.has_end() {
                         return;
                     }
-                    // The server may have lost what it kept, and this with it.
+                    // The server may have lost its data, and the consumer too.
                     consumer = None;
                     tokio::select! {
                         () = self.drained() => {}
@@ -296,7 +296,7 @@ impl Shared {
         self.store.pull(consumer).await
     }
 
-    /// Decides about a job that came, does it, and says what has become of it.
+    /// Decides about a job, does it, and reports its end.
     async fn take(&self, message: Message, length: Duration) {
         let id = message.subject.rsplit('.').next().unwrap_or_default().to_owned();
         let (lease, payload) = Lease::of(message, length);
@@ -314,14 +314,14 @@ impl Shared {
         };
         let count = Count::new();
         match self.state().running.entry(job.id.clone()) {
-            // The server delivered it again, and this worker has it already.
+            // The server delivered it again, but this worker has it already.
             Entry::Occupied(_) => return,
             Entry::Vacant(place) => place.insert(count.clone()),
         };
         let fate = match Box::pin(lease.hold(self.claim(job))).await {
             Ok(Claim::Begin(claimed)) => Attempt { shared: self, lease: &lease, count, claimed }.make().await,
             Ok(Claim::End(fate)) => fate,
-            // No worker can say that it has this job, and every one of them would end.
+            // No worker can store that it has this job, so every worker would end.
             Err(error) if store::is_too_large(&error) => {
                 let name = text::in_one_line(&id).into_owned();
                 (self.tell)(News::Failed { name, error: error.to_string(), is_given_up: true });
@@ -372,7 +372,7 @@ impl Shared {
         }
     }
 
-    /// Waits until the worker may take jobs: also for a rest that began or grew meanwhile.
+    /// Waits until the worker may accept jobs: also for a rest that began or grew meanwhile.
     async fn rest(&self) {
         loop {
             let rest = self.state().rest.as_ref().map(|(until, _)| *until);
@@ -382,10 +382,10 @@ impl Shared {
         }
     }
 
-    /// Takes no job for a while after several in a row that failed here for want of storage: others may have
-    /// it, and a worker that fails at once would get them all.
+    /// Rests after several jobs in a row that failed here because storage was missing or full: other workers
+    /// may have it, and a worker that fails at once would get all jobs.
     fn rest_after(&self, why: &str) {
-        // A report that is too large for the server would not come.
+        // The server would refuse a report that is too large.
         let why = shortened(why, LONGEST_ERROR / 10);
         let mut state = self.state();
         state.wants += 1;
@@ -398,8 +398,8 @@ impl Shared {
         }
     }
 
-    /// Asks the server for as long as it is away. Returns its answer, or nothing if the worker is to end and
-    /// has waited for long enough.
+    /// Repeats a request while the server is away. Returns its answer, or `None` if the worker must end and
+    /// has waited long enough.
     ///
     /// # Errors
     /// Permanent ones: `Refused`, with the server's own words.
@@ -421,7 +421,7 @@ impl Shared {
         }
     }
 
-    /// Notes that the server does not do what it was asked for. If waiting does not help, the worker ends.
+    /// Reports a failed request. If waiting does not help, the worker ends.
     fn is_away(&self, error: Error) {
         if matches!(error, Error::Refused { .. }) {
             self.state().end.get_or_insert(error);

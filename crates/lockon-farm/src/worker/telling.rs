@@ -11,12 +11,12 @@ use lockon_core::results::Summary;
 /// An event on a worker.
 #[derive(Debug)]
 pub enum News {
-    /// It takes jobs from now on.
+    /// It accepts jobs from now on.
     Ready {
         /// Its instance, which no other worker has.
         instance: String,
     },
-    /// The server does not answer; it is waited for.
+    /// The server does not answer; the worker waits for it.
     Away(Error),
     /// It answers again.
     Back,
@@ -34,18 +34,18 @@ pub enum News {
         /// The minimum score of a match.
         min_score: f64,
     },
-    /// The results of a job were there.
+    /// The results of a job existed already.
     Found {
         /// Its name.
         name: String,
     },
-    /// A try came to nothing.
+    /// A try failed.
     Failed {
         /// The job's name.
         name: String,
         /// The error.
         error: String,
-        /// True if it is not tried again.
+        /// True if it is not retried.
         is_given_up: bool,
     },
     /// A job goes back into the queue, because this worker ends.
@@ -53,7 +53,8 @@ pub enum News {
         /// Its name.
         name: String,
     },
-    /// The server is away, and did not hear how a job ended before this worker ends: another one takes it.
+    /// The server is away, and did not get the end of a job before this worker ends: another one takes the
+    /// job.
     Unheard {
         /// Its name.
         name: String,
