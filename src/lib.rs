@@ -2,7 +2,7 @@
 //!
 //! A frame's path, file by file: `media::source` decodes → [`engine`] loops → [`backend`] matches and
 //! thresholds → [`tracker`] follows → `media::sink` and [`output`] draw, encode and write. ARCHITECTURE.md
-//! tells it in two pages.
+//! describes it in two pages.
 //!
 //! Matching is zero-mean normalised cross-correlation (NCC, OpenCV's `TM_CCOEFF_NORMED`) by exact integer
 //! sums: what is reported is the same to the bit on every backend and for every number of threads.

@@ -70,7 +70,7 @@ impl Held {
     }
 }
 
-/// Measurements of what is held while many frames pass.
+/// Measures the resources held while many frames pass.
 pub struct Pulse {
     started: Instant,
     /// Looks after so many frames.

@@ -1,5 +1,5 @@
-//! Caps as a stranger's element might give them: they are refused, or tell a picture whose planes lie in its
-//! buffer.
+//! Caps as a stranger's element might give them: they are refused, or describe a picture whose planes lie in
+//! its buffer.
 
 #![no_main]
 

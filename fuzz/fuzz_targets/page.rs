@@ -1,5 +1,5 @@
-//! What is sent to the port of the live page: any request, any order, anything that a browser says. It is
-//! answered, or the connection is closed, and nothing of it is an error of the server's.
+//! Data sent to the port of the live page: any request, order or message of a browser. The page answers or
+//! closes the connection, and never fails itself.
 
 #![no_main]
 
@@ -31,7 +31,7 @@ fuzz_target!(|bytes: &[u8]| {
         _ => page.answer(bytes),
     });
     let head = std::str::from_utf8(&answer[..answer.len().min(12)]).unwrap_or("not HTTP");
-    // The answer has the version in which it was asked. 503 is what they get for whom no picture comes.
+    // The answer has the version of the request. 503 is the answer if no picture comes.
     let status = ["HTTP/1.1 ", "HTTP/1.0 "].iter().find_map(|version| head.strip_prefix(version));
     let is_fine = |status: &str| matches!(status, "101" | "503") || status.starts_with(['2', '4']);
     assert!(head.is_empty() || status.is_some_and(is_fine), "{head}");

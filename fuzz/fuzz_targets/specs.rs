@@ -1,5 +1,5 @@
-//! What can be typed: any text is a value or an error, values are in their range, and print as text that
-//! means the same.
+//! Typed text: any text is a value or an error; values are in their range, and print as text with the same
+//! meaning.
 
 #![no_main]
 

@@ -28,7 +28,7 @@ fuzz_target!(|asked: Asked<'_>| {
     assert!(template.sums().variance() > 0 && template.sums().n >= 2);
     let scales = asked.scales.parse().unwrap_or(Scales(vec![0.5, 1.0, 1.7]));
     let angles = asked.angles.parse().unwrap_or(Angles(vec![-30.0, 0.0, 90.0]));
-    // What takes long is no finding.
+    // Inputs that take long are no finding.
     let (longest, widest) =
         (scales.0.last().copied().unwrap_or(1.0), template.size().width.max(template.size().height));
     let smallest = scales.0.first().copied().unwrap_or(1.0);

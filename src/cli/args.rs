@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The command line: commands and options.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -192,7 +192,7 @@ pub(super) struct SeveralArgs {
     pub(super) skip_done: bool,
 }
 
-/// Which options of a run each of those has that are opened on a page.
+/// The options of runs that are opened on a page.
 pub(super) struct Opened;
 
 impl Selection for Opened {
@@ -224,7 +224,7 @@ pub(super) enum JobFormat {
     Json,
 }
 
-/// What `--backend` offers.
+/// The values that `--backend` offers.
 const BACKENDS: [&str; 3] = ["auto", "cpu", "cuda"];
 
 #[derive(ClapArgs)]
@@ -433,7 +433,7 @@ impl BenchKernelsArgs {
     }
 }
 
-/// What `bench kernels` measures.
+/// The subjects of `bench kernels`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum BenchSubject {
     /// Time from the creation of a context to the first result
@@ -471,24 +471,24 @@ pub(super) fn refuse(error: &clap::Error) -> ! {
         // clap does not say which of the words it is.
         plain = format!("error: {which}\n");
     }
-    // Nobody has read the options, of which one is wrong.
+    // The options were not read, since one is wrong.
     if wants_json(std::env::args_os()) {
         log::start(0, false, LogFormat::Json);
         log::error(plain.strip_prefix("error: ").unwrap_or(&plain).trim_end());
         std::process::exit(error.exit_code());
     }
-    // What was typed is repeated: a glob may have typed a name that a terminal would obey, and an address has
-    // a password.
+    // The message repeats typed text: a glob may have given a name with control characters, and an address
+    // may have a password.
     let harmless = text::for_people(&plain);
     if error.kind() != clap::error::ErrorKind::InvalidUtf8 && plain == harmless {
         error.exit();
     }
-    // Nobody may be listening: that changes nothing.
+    // Standard error may be closed: the exit code stays the same.
     let _ = std::io::stderr().write_all(harmless.as_bytes());
     std::process::exit(error.exit_code())
 }
 
-/// True if messages are to be JSON, as far as words tell it that could not be parsed.
+/// True if messages must be JSON, judged by words that could not be parsed.
 fn wants_json(words: impl Iterator<Item = OsString>) -> bool {
     let words: Vec<_> = words.take_while(|word| word != "--").collect();
     words.iter().any(|word| word == "--log-format=json")

@@ -15,7 +15,7 @@ use super::log;
 /// Maximum number of files that are named in a message, and asked about one by one.
 const MOST_NAMES: usize = 5;
 
-/// What is done about files that exist.
+/// How existing files are treated.
 #[derive(ClapArgs, Clone, Copy, Default)]
 pub(super) struct OverwriteArgs {
     /// Overwrite files that exist. Without -y and -n a terminal is asked, and where there is none that is an
@@ -136,7 +136,7 @@ mod tests {
         let (a, b, new) = (dir.path().join("a"), dir.path().join("b"), dir.path().join("new"));
         std::fs::write(&a, "kept").unwrap();
         std::fs::write(&b, "kept").unwrap();
-        // What a run that was killed before its first frame left.
+        // Left by a run that was killed before its first frame.
         std::fs::write(&new, "").unwrap();
         let outputs = [a.clone(), new.clone(), b.clone()];
         let keep = OverwriteArgs { no_overwrite: true, ..OverwriteArgs::default() };

@@ -25,7 +25,7 @@ pub(super) const THREADS_EACH: usize = 8;
 /// Lets a write beyond the limit of a file's size (`ulimit -f`) fail as on a full disk, so that the run ends
 /// with an error and whole lines. The signal of that limit would end the process in the middle of a line.
 pub(super) fn outlive_file_limit() {
-    // Nobody asks whether it came: the write reports it.
+    // The flag is never read: the write reports the error.
     #[cfg(unix)]
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default());
 }
@@ -33,7 +33,7 @@ pub(super) fn outlive_file_limit() {
 /// Checks that there is enough stack for all threads.
 ///
 /// # Errors
-/// If the limit is too low: a program that continues would crash, and not say why.
+/// If the limit is too low: the program would crash without a reason.
 pub(super) fn check_stack() -> Result<(), String> {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     match stack_limit(&limits) {

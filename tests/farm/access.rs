@@ -1,4 +1,4 @@
-//! Who one is: passwords, tokens, TLS and files that nsc writes, with servers that ask for them.
+//! Logins: passwords, tokens, TLS and files that nsc writes, with servers that require them.
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -59,7 +59,7 @@ fn a_server_that_wants_a_token_gets_it_from_a_file() {
     only_whom_it_knows(&farm, "t0ken\n", "an0ther\n");
 }
 
-/// What an operator of NATS signs with `nsc`: a JWT, whose signature is Ed25519 as all of theirs.
+/// A JWT, as an operator of NATS signs it with `nsc`; the signature is Ed25519.
 fn signed(by: &KeyPair, of: &KeyPair, kind: &str, says: Value) -> String {
     let encode = |value: &Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
     let mut says = says;

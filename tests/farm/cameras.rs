@@ -47,7 +47,7 @@ fn a_camera_moves_when_its_worker_dies_and_its_results_tell_of_the_gap() {
     assert!(all_are(&farm.jobs(), "cancelled"));
     let summary = || fs::read_to_string(farm.path("yard-2.jsonl")).unwrap().contains("\"type\":\"summary\"");
     farm.wait("it ends", summary);
-    // And asked again it goes on.
+    // Submitted again, it continues.
     assert!(farm.said(&CAMERA).contains("1 job submitted"));
     frames(&farm, "yard-3.jsonl", 5);
 }

@@ -1,4 +1,4 @@
-//! Three servers, of which one is lost.
+//! Three servers; one of them is lost.
 
 use std::io::Read;
 
@@ -39,7 +39,7 @@ impl Cluster {
         Some(cluster)
     }
 
-    /// What a server says of what it keeps.
+    /// A server's report about its streams.
     fn about(&self, n: usize, query: &str) -> Option<Value> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.monitors[n])).ok()?;
         write!(stream, "GET /jsz{query} HTTP/1.0\r\n\r\n").ok()?;

@@ -1,4 +1,4 @@
-//! What breaks: workers, the server, storage, jobs themselves.
+//! Failures: of workers, the server, storage, and jobs themselves.
 
 use std::net::Shutdown;
 use std::sync::Mutex;
@@ -177,7 +177,7 @@ fn a_worker_that_was_thought_dead_touches_nothing_of_the_job_that_another_one_ha
     first.signal("-CONT");
     farm.wait("the first one hears of it", || farm.log().contains("another worker has it"));
     assert!(is_of("second", &farm.jobs()));
-    // Had it closed the lease, nobody would get the job any more.
+    // If it had closed the lease, no worker would get the job any more.
     first.kill();
     second.kill();
     slow.go_on();

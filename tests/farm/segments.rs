@@ -76,7 +76,7 @@ fn a_video_that_was_given_up_is_tried_again_whether_its_segments_are_there_or_lo
     let input = farm.path("a.mp4").to_str().unwrap().to_owned();
     let expected = alone(&farm, &[&input, "--threshold", "mean:31:5"], "alone.jsonl");
     let _worker = farm.worker("one", &[]);
-    // Somebody's file is where the joined results belong.
+    // A file of another program is at the place of the joined results.
     fs::write(farm.path("a.jsonl"), "mine\n").unwrap();
     let submit = ["submit", "a.mp4", "--threshold", "mean:31:5", "--results", "a.jsonl", "--split", "3"];
     let output = farm.output(&[&submit[..], &["--wait", "--backend", "cpu"]].concat());

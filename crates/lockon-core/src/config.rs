@@ -1,8 +1,8 @@
 //! A run's options as plain data: the search, the threshold, boxes, scales, angles, the device; here the
-//! kernels that can be named.
+//! kernels that have names.
 //!
-//! Each type parses the text that the command line documents and refuses what cannot mean anything, so that a
-//! value that exists is a value that can be run.
+//! Each type parses the text that the command line documents and refuses values without a meaning, so that
+//! every value can be run.
 
 use std::fmt;
 use std::str::FromStr;
@@ -90,7 +90,7 @@ pub enum GaussianKernel {
 }
 
 impl Kernel {
-    /// All that can be asked for, with their names.
+    /// All kernels, with their names.
     pub const ALL: [(&str, Self); 12] = [
         ("ncc-texture", Self::Ncc(NccKernel::Texture)),
         ("ncc-constant", Self::Ncc(NccKernel::Constant)),
@@ -117,7 +117,7 @@ impl Kernel {
         names
     };
 
-    /// True if a threshold of this method can be made by it.
+    /// True if it computes thresholds of this method.
     pub fn makes(self, method: ThresholdMethod) -> bool {
         match self {
             Self::Ncc(_) => false,

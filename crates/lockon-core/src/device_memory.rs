@@ -1,7 +1,7 @@
 //! Frames in a device's memory: the description that a source gives a device of pictures that decoders left
 //! there, and of the memory on the host that decoders write to.
 
-#![expect(unsafe_code, reason = "what is told of a device's memory are addresses without lengths")]
+#![expect(unsafe_code, reason = "the memory of a device is described by addresses without lengths")]
 
 use std::any::Any;
 use std::fmt;

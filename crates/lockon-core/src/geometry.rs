@@ -29,8 +29,8 @@ impl Size {
         self.width <= outer.width && self.height <= outer.height
     }
 
-    /// In how many places each way a box of this size can lie in `outer`: the size of a template's score map.
-    /// 0 along a side in which it does not fit.
+    /// The number of positions, across and down, of a box of this size in `outer`: the size of a template's
+    /// score map. 0 along a side in which it does not fit.
     pub const fn positions_in(self, outer: Self) -> Self {
         Self::new(
             (outer.width + 1).saturating_sub(self.width),

@@ -39,7 +39,7 @@ pub fn default_limit() -> Bytes {
     Bytes(free_below(Path::new("/")).map_or(u64::MAX, |free| free / 2))
 }
 
-/// Returns the free memory, by the files of a system whose root is there.
+/// Returns the free memory, from the system's files below `root`.
 fn free_below(root: &Path) -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(root.join(path)).ok();
     let available = read("proc/meminfo").and_then(|text| {
@@ -56,15 +56,15 @@ fn free_below(root: &Path) -> Option<u64> {
             "memory" => ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
             _ => continue,
         };
-        // A limit of any group above counts too. In a container the path may be the host's: then the root is
-        // the group.
+        // Limits of groups above count too. In a container the path may be the host's: then only the root
+        // exists.
         let mut group = Path::new(path.trim_start_matches('/'));
         loop {
             let file = |name: &str| read(&format!("{folder}/{}/{name}", group.display()));
             let number = |name: &str| file(name)?.trim().parse::<u64>().ok();
             if let (Some(limit), Some(current)) = (number(limit), number(current)) {
                 let statistics = file("memory.stat").unwrap_or_default();
-                // Pages of files are given back when there is need.
+                // The system frees pages of files when it needs memory.
                 let cached = statistics.lines().find_map(|line| line.strip_prefix("inactive_file "));
                 let cached = cached.and_then(|bytes| bytes.trim().parse::<u64>().ok()).unwrap_or(0);
                 let room = limit.saturating_sub(current.saturating_sub(cached));
@@ -77,7 +77,7 @@ fn free_below(root: &Path) -> Option<u64> {
     least
 }
 
-/// `count` times `value`, or an error where the system has no room for it: `what` is for the message.
+/// Returns `count` times `value`, or an error if the system has no memory for it; `what` is for the message.
 ///
 /// # Errors
 /// `NoMemory`.

@@ -1,13 +1,12 @@
-//! Shared buffers that come back by themselves, so that the frame path allocates nothing after its first
-//! frames.
+//! Shared buffers that return by themselves, so that the frame path allocates nothing after its first frames.
 //!
-//! Three things allocate later all the same: the CPU makes exact maps when the first frame needs one; a
-//! pyramid search keeps lists of places, and makes variants of templates as it reaches them; a GPU's list of
-//! candidates grows when it was too short.
+//! Three things still allocate later: the CPU makes exact maps when the first frame needs one; a pyramid
+//! search keeps lists of places, and makes variants of templates as it reaches them; a GPU's list of
+//! candidates grows if it was too short.
 
 use std::sync::Arc;
 
-/// Hands out shared values and reuses each once everybody else has dropped it.
+/// Lends shared values, and reuses each once all other holders have dropped it.
 ///
 /// It grows to as many values as were ever held at the same time.
 #[derive(Debug)]

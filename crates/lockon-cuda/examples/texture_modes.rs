@@ -1,5 +1,5 @@
-//! What the texture unit gives in every mode that CUDA has, beside a model of it: each combination of memory
-//! (linear, rows, 2-D and 3-D arrays), texel, filter, addressing, coordinates and what a fetch gives.
+//! Compares the texture unit with a model of it in every mode of CUDA: each combination of memory (linear,
+//! rows, 2-D and 3-D arrays), texel, filter, addressing, coordinates and result of a fetch.
 //!
 //! ```text
 //! cargo run -p lockon-cuda --features bench --example texture_modes              # all 783

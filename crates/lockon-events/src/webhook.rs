@@ -171,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    /// What a server does about a request.
+    /// A server's reaction to a request.
     #[derive(Debug, Clone, Copy, PartialEq)]
     enum Does {
         Answer(u16),
@@ -181,7 +181,7 @@ mod tests {
         Close,
         /// Answers and talks on without an end.
         Babble,
-        /// Answers, and never says the rest of what it begins to say.
+        /// Begins an answer, and never completes it.
         Stall,
     }
 
@@ -205,8 +205,8 @@ mod tests {
         }
     }
 
-    /// Serves one connection after the other, and does what the list says about each request; at its end all
-    /// is well. Tells of each that was taken.
+    /// Serves one connection after the other, with the listed reaction to each request; after the list all
+    /// succeed. Sends each accepted request to `taken`.
     fn serve(listener: &TcpListener, script: Vec<Does>, taken: &mpsc::Sender<(String, String)>) {
         let mut script = script.into_iter();
         let mut held = Vec::new();
@@ -249,7 +249,8 @@ mod tests {
         Arc::new(Letter { event, track: 1, track_state: empty.clone(), state: empty, live })
     }
 
-    /// Posts so many events to a server that does this; gives what it took and how many it was told of.
+    /// Posts so many events to a server with these reactions. Returns the requests that it accepted, and the
+    /// number of delivered events.
     fn posted(script: &[Does], events: usize) -> (Vec<(String, String)>, u64) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/hook?a=b", listener.local_addr().unwrap());
@@ -320,7 +321,7 @@ mod tests {
 
     #[test]
     fn an_event_that_no_connection_has_taken_is_not_given_up() {
-        // Who listens there never begins with TLS.
+        // The listener never begins with TLS.
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("https://{}/", listener.local_addr().unwrap());
         let (queue, sent) = (Queue::new(), AtomicU64::new(0));

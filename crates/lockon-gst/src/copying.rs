@@ -470,7 +470,7 @@ impl Writing {
         self.sound.as_ref().map_or(Ok(()), |sound| self.push(sound, Some(&self.video), packet, base))
     }
 
-    /// Tells the muxer that no sound follows: it waits for none then.
+    /// Ends the sound, so that the muxer does not wait for more.
     fn end_sound(&self) {
         self.sound.iter().for_each(Feed::end);
     }

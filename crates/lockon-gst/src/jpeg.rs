@@ -1,6 +1,6 @@
 //! JPEGs of planes, by GStreamer's `jpegenc` and so by libjpeg-turbo.
 //!
-//! The element's pads are linked to ours, so it works in the thread that asks, and no other has to be woken.
+//! The element's pads are linked to ours, so it runs in the calling thread, and no other thread must wake.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::launch::{Launch, Running};
 use lockon_core::error::{Error, Result};
 use lockon_core::frame::{PlaneRef, Size};
 
-/// Luma whose chroma is a block of JPEG has so many columns and rows.
+/// Columns and rows of luma for one JPEG block of chroma.
 const BLOCK: usize = 16;
 
 /// Longest side of a JPEG.
@@ -21,7 +21,7 @@ pub const MOST_SIDE: usize = 65_500;
 /// Makes pictures of any size, one after the other.
 pub struct Encoder {
     running: Running,
-    /// Ours, before the element and behind it.
+    /// Our pads, before the element and behind it.
     source: gst::Pad,
     _sink: gst::Pad,
     /// The encoded pictures.
@@ -45,7 +45,7 @@ impl Encoder {
         let element = launch.element(running.pipeline(), "encoder")?;
         let (sender, made) = bounded(1);
         let source = gst::Pad::builder(gst::PadDirection::Src).name("planes").build();
-        // Without a template it would take no other pictures than the first.
+        // Without a template it would accept only pictures like the first.
         let any = gst::PadTemplate::new(
             "pictures",
             gst::PadDirection::Sink,
@@ -57,7 +57,7 @@ impl Encoder {
             .chain_function(move |_, _, buffer| {
                 sender.try_send(buffer).map(|()| gst::FlowSuccess::Ok).map_err(|_| gst::FlowError::Error)
             })
-            // No element follows that would need the events.
+            // No later element needs the events.
             .event_function(|_, _, _| true)
             .build();
         let is_linked = element.static_pad("sink").is_some_and(|pad| source.link(&pad).is_ok())
@@ -76,7 +76,7 @@ impl Encoder {
     /// # Errors
     /// `Pipeline` if it cannot be made.
     pub fn encode(&mut self, planes: &[PlaneRef<'_>]) -> Result<Vec<u8>> {
-        // An error may have left one behind.
+        // An error may have left a picture there.
         while self.made.try_recv().is_ok() {}
         let buffer = self.buffer(planes).map_err(|error| failed(error.message.to_string()))?;
         if let Err(error) = self.source.push(buffer) {
@@ -109,7 +109,7 @@ impl Encoder {
         {
             self.source.push_event(event);
         }
-        // Buffers go round: memory that is new has to be cleared by the system first.
+        // Buffers are reused: the system must clear new memory first.
         let pool = gst_video::VideoBufferPool::new();
         let mut config = pool.config();
         config.set_params(Some(&caps), info.size() as u32, 0, 0);

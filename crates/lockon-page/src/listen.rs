@@ -41,11 +41,12 @@ pub(super) struct Server {
 
 impl Server {
     /// Serves the router that `make` returns for the socket's address and the end of the server; also returns
-    /// what `make` returns beside it. `name` is that of the threads, of which `blocking` may wait.
+    /// the other value that `make` returns. `name` is the name of the threads; up to `blocking` of them may
+    /// wait.
     ///
     /// # Errors
-    /// `Listen` if the address is in use or is not an address of this machine, if the system gives no threads, or
-    /// if `make` fails.
+    /// `Listen` if the address is in use or is not an address of this machine, if the system gives no
+    /// threads, or if `make` fails.
     pub(super) fn start<T>(
         address: &ListenAddress,
         name: &str,

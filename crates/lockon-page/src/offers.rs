@@ -186,7 +186,7 @@ impl Offers {
             },
         };
         let (folder, answer) = (self.folder.clone(), Arc::new(Mutex::new(Some(answer))));
-        // If the receiving end is gone, dropping `answer` tells the client.
+        // If the receiver is gone, dropping `answer` informs the client.
         let _ = self.chosen.send(Chosen { input, file, folder, answer });
         Some(answered)
     }

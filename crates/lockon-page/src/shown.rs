@@ -90,8 +90,8 @@ impl Shown {
     }
 }
 
-/// The name of a run in the title of its page, by which people tell it from others: of an address its host
-/// too, of a pipeline the beginning of its text.
+/// The name of a run in the title of its page, different for different runs: for an address also its host,
+/// for a pipeline the beginning of its text.
 fn title(request: &Request, input: &Input, name: &str) -> String {
     match input {
         Input::Uri(uri) => {

@@ -70,7 +70,7 @@ pub struct Run {
     shown: Option<Arc<Shown>>,
     control: Control,
     command: Option<CommandRecord>,
-    /// Held until the end, so that whoever reads a pipe stays for all of it.
+    /// Held until the end, so that readers of a pipe get all of it.
     readers: Vec<File>,
     /// Held until the end, so that no other run writes the same files.
     claims: Vec<Claim>,
@@ -87,7 +87,7 @@ impl Request {
         self.prepare_for(Share::WHOLE)
     }
 
-    /// The same for a run that has a share of the machine.
+    /// As [`Self::prepare`], for a run that has a share of the machine.
     ///
     /// # Errors
     /// As [`Self::prepare`].
@@ -183,7 +183,7 @@ impl Prepared {
         let (watched, shown) = pipeline_sinks(&request, &spec.input, source.is_live(), control)?;
         sinks.extend(watched);
         sinks.extend(unseen.map(|unseen| Box::new(unseen) as Box<dyn Sink>));
-        // Sinks end in the reverse order: nobody waits for a video's end to hear that a track is gone.
+        // Sinks end in the reverse order: receivers of events need not wait until a video is complete.
         sinks.extend(joined);
         warn_of_zones_outside(&request, source.format().size);
         let frames = Excerpt::new(source, request.part()).refusing_earlier(&request.track);
@@ -246,10 +246,10 @@ impl Run {
         });
     }
 
-    /// Notes in the run's record what was asked, where the run itself does a part of it, or writes under
-    /// other names until all is there. `outputs` are the names that there will be.
+    /// Notes the request in the run's record if the run does only a part of it, or writes under other names
+    /// at first. `outputs` are the final names.
     ///
-    /// The digest of what was asked, with the templates that this run has read.
+    /// Returns the digest of the request, with the templates that this run has read.
     pub fn note_asked(&mut self, asked: &Request, outputs: impl IntoIterator<Item = String>) -> String {
         let digest = asked.digest(&self.job.templates);
         let Some(command) = &mut self.command else { return digest };
@@ -260,7 +260,7 @@ impl Run {
         digest
     }
 
-    /// Tells outputs, before the first frame, that somebody else had the source and lost it.
+    /// Reports to outputs, before the first frame, that another process had the source and lost it.
     pub fn note_gap(&mut self, away: Duration, reason: impl Into<String>) {
         self.frames.follow_gap(away, reason.into());
     }
@@ -328,7 +328,7 @@ impl Run {
         self.shown.clone()
     }
 
-    /// What is asked for.
+    /// The request.
     pub fn request(&self) -> &Request {
         &self.request
     }
@@ -376,7 +376,7 @@ impl Run {
     }
 
     /// Processes the video to its end, or until the run is stopped. Outputs are complete then, whatever
-    /// happened: the summary tells what was done, the result whether something went wrong.
+    /// happened: the summary has the work that was done, the result the first error.
     pub fn finish(self) -> (Summary, Result<()>) {
         let jumps = self.can_jump();
         let Self { request, spec, typed, job, devices, frames, sinks, control, command, .. } = self;
@@ -421,7 +421,7 @@ fn warn_of_zones_outside(request: &Request, picture: Size) {
     }
 }
 
-/// Why no frame of a video was processed, the last of which was `last`.
+/// The reason why no frame of a video was processed; `last` was its last frame.
 fn none_in(part: Part, last: FrameMeta) -> String {
     let at = last.pts_ns.map_or_else(String::new, |ns| format!(" at {}", Moment::Time(ns)));
     match part.end {
@@ -435,8 +435,8 @@ fn none_in(part: Part, last: FrameMeta) -> String {
     }
 }
 
-/// Waits until somebody reads each output that is a named pipe, and holds these open so that nobody has to
-/// wait for them later; nothing if the run was stopped first.
+/// Waits until each output that is a named pipe has a reader, and holds the pipes open so that no output
+/// waits later; `None` if the run was stopped first.
 fn await_readers(request: &Request, control: &Control) -> Result<Option<Vec<File>>> {
     let texts = request.results.iter().chain(&request.report).map(Path::new);
     let named = texts.chain(request.output.iter().map(PathBuf::as_path));
@@ -491,7 +491,7 @@ fn file_sinks(request: &Request, spec: &SourceSpec, control: &Control) -> Result
     Ok(sinks)
 }
 
-/// Nobody waits for the time before `--start`, in a file or in front of a screen.
+/// The output begins at `--start`: no file or screen shows the time before it.
 fn of_part(request: &Request, sink: VideoSink) -> VideoSink {
     let sink = sink.with_zones(request.zone.clone());
     if request.start == Moment::default() { sink } else { sink.from_zero() }

@@ -24,10 +24,10 @@
 //! `backend=cuda`; what is followed is looked at in windows of some kB that are fetched. With `backend=cpu`
 //! put `cudadownload` in front.
 //!
-//! The buffer that came in goes out: `view` decides what is drawn into it. The element draws on it in place
-//! if it holds the only reference, and on a copy otherwise. With `view=none` its pixels are never touched. On
-//! frames of the last three kinds GStreamer draws (`gst_video_overlay_composition_blend`); outside of what is
-//! drawn their samples stay as they are.
+//! The incoming buffer goes out: `view` decides what is drawn into it. The element draws on it in place if it
+//! holds the only reference, and on a copy otherwise. With `view=none` its pixels are never touched. On
+//! frames of the last three kinds GStreamer draws (`gst_video_overlay_composition_blend`); outside of the
+//! drawn parts their samples stay unchanged.
 //!
 //! With `view=composition` pixels are not touched either: what is drawn lies over the frame as a
 //! `GstVideoOverlayComposition`, for a sink that shows it, as `glimagesink` does. Whether downstream does is
@@ -73,8 +73,8 @@
 //! | `tracks` | list of `track` | `id` (guint), `name` (string; of boxes that were given one), `template` (string; of tracks of matches), `state` (string), `x`, `y`, `w`, `h`, `score`, `second-peak-ratio` (double), `roi-id` (gint) |
 //! | `foreground` | double | share of the pixels above the threshold; missing without one |
 //!
-//! They mean what they mean in results files: see `lockon_core::results`. The crate `lockon-messages` reads the
-//! structures as values of Rust; the element makes them of these. `state` is `tracked`, `uncertain`,
+//! They mean what they mean in results files: see `lockon_core::results`. The crate `lockon-messages` reads
+//! the structures as values of Rust; the element makes them from these. `state` is `tracked`, `uncertain`,
 //! `lost` or `reacquired`.
 //!
 //! Boxes are in pixels of the frame that caps describe. A buffer that shows a part of its memory

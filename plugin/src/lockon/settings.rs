@@ -266,13 +266,13 @@ pub(super) fn properties() -> Vec<glib::ParamSpec> {
     properties.extend([
         gst::ParamSpecArray::builder("templates")
             .nick("Templates")
-            .blurb("The same as template, as an array, for names with a ; in them")
+            .blurb("As template, but an array, for names that contain a ;")
             .element_spec(&glib::ParamSpecString::builder("template").build())
             .mutable_playing()
             .build(),
         glib::ParamSpecEnum::builder::<View>("view")
             .nick("View")
-            .blurb("What frames show when they leave")
+            .blurb("The picture of outgoing frames")
             .mutable_playing()
             .build(),
         glib::ParamSpecEnum::builder::<PostMessages>("post-messages")

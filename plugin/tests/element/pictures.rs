@@ -137,7 +137,7 @@ fn results_are_drawn_into_packed_and_deeper_formats_and_nothing_else_changes() {
         assert_eq!(sent.len(), drawn.len(), "{name}");
         let changed = sent.iter().zip(&drawn).filter(|(before, after)| before != after).count();
         assert!(changed > sent.len() / 50, "{name}: nothing was drawn");
-        // The pattern stands in the upper left corner, and its label below it.
+        // The pattern is in the upper left corner, and its label below it.
         let (_, format) = source::describe(&info.to_caps().unwrap()).unwrap();
         let planes = |bytes: Vec<u8>| {
             let mut copy = padded(name).1;

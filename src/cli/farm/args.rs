@@ -147,7 +147,7 @@ pub(in crate::cli) struct WorkerArgs {
     /// which is this machine's own; may be given several times
     #[arg(long, value_name = "WHAT", value_parser = read::<Allowed>, requires = "root")]
     pub(super) allow: Vec<Allowed>,
-    /// What happens to jobs when the worker is stopped: finish, or give-back (others begin them anew);
+    /// Running jobs when the worker is stopped: finish, or give-back (other workers start them again);
     /// cameras are always given back
     #[arg(long, value_name = "HOW", default_value = "finish", hide_possible_values = true)]
     pub(super) drain: DrainHow,

@@ -227,7 +227,7 @@ fn change(
     log::say(&format!("{} {done}", of_jobs(changed)));
     if changed < ids.len() {
         let left = counted((ids.len() - changed) as u64, "job is left as it is", "jobs are left as they are");
-        log::say(&format!("{left}: `lockon jobs` tells how far it is"));
+        log::say(&format!("{left}: see `lockon jobs`"));
     }
     Ok(Outcome::Done)
 }

@@ -111,7 +111,7 @@ fn make_room(folder: &Path, jobs: &[Job], args: &SubmitArgs) -> Result<Collect> 
     std::fs::create_dir_all(folder).map_err(lockon::Error::file("create", folder))?;
     let mut lost = Vec::new();
     for job in jobs {
-        // As workers have it: results tell which request they are of.
+        // In the form that workers use: results name their request by it.
         let here = collected(&job.request()?, folder);
         // Files that may be others need a confirmation.
         if !matches!(fleet::completion(&here), Ok(Completion::Done | Completion::Part(_))) {

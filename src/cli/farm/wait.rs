@@ -41,7 +41,7 @@ const FORGOTTEN: &str = "the farm does not know it any more: somebody purged it,
                          it anew";
 
 const STOPPING: &str =
-    "jobs go on without this: `lockon jobs` tells how far, and the same command waits again";
+    "the jobs continue: `lockon jobs` shows their progress, and the same command waits again";
 
 /// Waits until no more results can come from these jobs, and copies the results of those that are done into a
 /// folder, if one is named.
@@ -128,18 +128,18 @@ pub(super) struct Collect {
     pub(super) folder: PathBuf,
     /// True if any file there may be replaced.
     pub(super) overwrites: bool,
-    /// Files that somebody at the terminal allowed to replace.
+    /// Files that the user at the terminal allowed to replace.
     pub(super) confirmed: Vec<PathBuf>,
 }
 
 impl Collect {
-    /// Fetches the results of a job that is done. Returns the reason if they are not available, or if a file
-    /// of somebody else has come here meanwhile.
+    /// Fetches the results of a job that is done. Returns the reason if they are not available, or if another
+    /// program has written a file here meanwhile.
     fn fetch(&self, farm: &Farm, record: &Record) -> lockon::Result<Option<String>> {
         let Some(files) = farm.results(record)? else {
             let id = &record.job.id;
             let fault = "its results are not in the farm any more";
-            return Ok(Some(format!("{fault}: give `lockon jobs purge {id}`, and submit it anew")));
+            return Ok(Some(format!("{fault}: run `lockon jobs purge {id}`, then submit it again")));
         };
         let request = record.job.request()?;
         let asked = request.output_files();

@@ -1,4 +1,4 @@
-//! Whether a GIF file has several pictures.
+//! Checks whether a GIF file has several pictures.
 //!
 //! A file of a few bytes can claim pictures of gigabytes, so the blocks are counted and none is decoded
 //! (version 89a of the format, appendix A).
@@ -24,7 +24,7 @@ pub(super) fn is_video(bytes: &[u8]) -> bool {
     })
 }
 
-/// The bytes behind the first picture, if it is there to its end.
+/// The bytes after the first picture, if that is complete.
 fn behind_first(bytes: &[u8]) -> Option<&[u8]> {
     let mut rest = behind_colours(bytes.get(HEAD..)?, *bytes.get(10)?)?;
     loop {
@@ -39,7 +39,7 @@ fn behind_first(bytes: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The bytes behind a table of colours, if the flags say that there is one.
+/// The bytes after a table of colours, if the flags announce one.
 fn behind_colours(bytes: &[u8], flags: u8) -> Option<&[u8]> {
     let colours = if flags & 0x80 == 0 { 0 } else { 2 << (flags & 7) };
     bytes.get(3 * colours..)

@@ -123,7 +123,7 @@ impl Stream {
             match captured {
                 // Decoders of the same context do not know of the lock.
                 Err(error) if error.0 == SPOILT && tries < MOST_TRIES => {
-                    tracing::debug!("a capture was spoilt by somebody else's allocation: once more");
+                    tracing::debug!("another thread's allocation spoilt a capture: retrying");
                 }
                 captured => {
                     outcome?;

@@ -44,8 +44,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// Maximum time until the broker has accepted the connection.
 const CONNECTING: Duration = Duration::from_millis(if cfg!(test) { 1000 } else { 5000 });
 
-/// Maximum time until the broker has acknowledged something of what it was sent. A broker that only answers
-/// pings has abandoned the connection.
+/// Maximum time until the broker has acknowledged any of the messages sent. A broker that only answers pings
+/// has abandoned the connection.
 const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 1000 } else { 30_000 });
 
 /// Why a connection ended.
@@ -253,8 +253,8 @@ impl Line {
     /// this is not awaited to its end.
     ///
     /// # Errors
-    /// `Silent` if the broker answers no ping for [`KEEP_ALIVE`], or acknowledges nothing of what it was sent
-    /// for [`PATIENCE`].
+    /// `Silent` if the broker answers no ping for [`KEEP_ALIVE`], or acknowledges none of the messages for
+    /// [`PATIENCE`].
     pub(super) async fn next(&mut self) -> Result<Answer, Ended> {
         let now = Instant::now();
         if now >= self.next_ping {

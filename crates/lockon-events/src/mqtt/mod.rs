@@ -416,7 +416,7 @@ mod tests {
         (Broker { host, port, is_secure: false, login: None, topic, is_replaced: false, name }, heard)
     }
 
-    /// Sends so many retained messages, a tenth of which are at topics of lockon's tracks.
+    /// Sends `count` retained messages, a tenth of them at topics of lockon's tracks.
     fn retain(to: &Mutex<TcpStream>, count: u32) {
         let mut bytes = BytesMut::new();
         let mut send = |topic: String, payload: Vec<u8>, is_last: bool| {

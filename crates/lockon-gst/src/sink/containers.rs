@@ -95,7 +95,7 @@ const TO_FILE: &str = "filesink name=file buffer-mode=unbuffered";
 const TO_STDOUT: &str = "fdsink name=file fd=1";
 
 impl Container {
-    /// The kind of an output: by its extension, and by what is asked for.
+    /// The container of an output, by its extension and the codec.
     pub(super) fn of_output(path: &Path, codec: Codec) -> Result<&'static Self> {
         let wrong = |expected: &str| Err(Error::value("output", &path.to_string_lossy(), expected));
         let has = |wanted: &str| path.extension().is_some_and(|found| found.eq_ignore_ascii_case(wanted));

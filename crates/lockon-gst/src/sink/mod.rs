@@ -12,9 +12,9 @@
 //! its threads, is abandoned.
 //!
 //! File by file: `containers`, `screen` and `appsrc` have the pipelines and what must be true of them,
-//! `numbered` the names of pictures.
-//! `playing` starts one, hands frames to it and ends it; `worker` draws them with `painter`, at the times of
-//! `timeline`; `progress` tells whether it still moves, `shown` how it keeps up.
+//! `numbered` the names of pictures. `playing` starts one, passes frames to it and ends it; `worker` draws
+//! them with `painter`, at the times of `timeline`; `progress` checks whether it still moves, `shown` how it
+//! keeps up.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -75,7 +75,7 @@ enum Destination {
     /// A file, pictures with numbered names, or standard output.
     File {
         path: PathBuf,
-        /// The names of pictures, of which each frame becomes one.
+        /// The names of pictures, one for each frame.
         numbered: Option<Numbered>,
         container: &'static Container,
         sound: Option<PathBuf>,
@@ -466,7 +466,7 @@ impl VideoSink {
 /// The name of standard output among outputs.
 const STDOUT: &str = "-";
 
-/// The system's number for a pipe that nobody reads, the same on every Unix.
+/// The system's error number for a pipe without a reader, the same on every Unix.
 const EPIPE: i32 = 32;
 
 /// True if the error of `fdsink` after a failed write has the system's words for a closed pipe, in whatever

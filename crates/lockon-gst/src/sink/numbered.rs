@@ -51,7 +51,7 @@ impl Numbered {
         found.into_iter().map(|number| self.picture(number)).collect()
     }
 
-    /// The path as `multifilesink` reads it, where a percent sign in a folder's name is none of a number.
+    /// The path in the form of `multifilesink`: a percent sign in a folder's name is escaped.
     pub(super) fn location(&self) -> Option<String> {
         let folder = self.path.parent()?.to_str()?.replace('%', "%%");
         let name = self.path.file_name()?.to_str()?;
@@ -71,8 +71,8 @@ pub fn written(path: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// The numbers of the frames on their way through a pipeline, each of which gives one picture, in order.
-/// There are never more than the pipeline holds frames.
+/// The numbers of the frames on their way through a pipeline, in order; each frame becomes one picture. There
+/// are never more than the pipeline holds frames.
 #[derive(Clone, Default)]
 pub(super) struct Numbers(Arc<Mutex<VecDeque<u64>>>);
 

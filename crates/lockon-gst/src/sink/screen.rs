@@ -1,4 +1,4 @@
-//! The screen: whether there is one, and the pipeline that shows frames on it.
+//! Checks for a screen, and has the pipeline that shows frames on it.
 
 use crate::launch::{self, Launch};
 use crate::window;
@@ -17,10 +17,10 @@ pub fn display_launch(is_live: bool) -> Launch {
 pub(crate) const NO_WINDOW: &str =
     "no window can be opened: nothing answers at DISPLAY or WAYLAND_DISPLAY that GStreamer has an output for";
 
-/// The remedy where there is no screen.
+/// The remedy if there is no screen.
 pub(super) const REMEDY: &str = " (-o FILE writes a file)";
 
-/// There is a desktop to open a window on; if not, the error ends with `remedy`.
+/// Checks that there is a desktop for a window; if not, the error ends with `remedy`.
 pub(crate) fn check_screen(remedy: &str) -> Result<()> {
     launch::init()?;
     window::avoid_directfb();
@@ -29,8 +29,8 @@ pub(crate) fn check_screen(remedy: &str) -> Result<()> {
 
 /// `is_set` looks up a variable of the environment.
 pub(super) fn has_screen(is_set: impl Fn(&str) -> bool, remedy: &str) -> Result<()> {
-    // autovideosink tries every output that is installed, and some end the process where there is no screen:
-    // DirectFB's does in Debian 12. To draw on a console, name kmssink with --sink.
+    // autovideosink tries every installed output, and some end the process if there is no screen: DirectFB's
+    // does in Debian 12. To draw on a console, name kmssink with --sink.
     if cfg!(target_os = "linux") && !is_set("DISPLAY") && !is_set("WAYLAND_DISPLAY") {
         let reason = format!("there is no screen here: neither DISPLAY nor WAYLAND_DISPLAY is set{remedy}");
         return Err(Error::Output { name: "display".to_owned(), reason });

@@ -21,7 +21,7 @@ pub struct Shown {
     pub(super) replaced: AtomicU64,
     /// Frames given to the pipeline.
     pub(super) pushed: AtomicU64,
-    /// Frames that it took on; it drops the others because newer ones wait.
+    /// Frames that it accepted; it drops the others because newer ones wait.
     pub(super) left: AtomicU64,
     /// The frames on their way: their time in the output, and when they were captured.
     pending: Mutex<VecDeque<(u64, Instant)>>,
@@ -36,7 +36,7 @@ impl Shown {
     /// Frames that were dropped because newer ones waited.
     pub(super) fn dropped(&self) -> u64 {
         let taken = self.left.load(Ordering::Relaxed);
-        // One may be waiting.
+        // One frame may be waiting.
         let in_pipeline = self.pushed.load(Ordering::Relaxed).saturating_sub(taken + 1);
         in_pipeline + self.replaced.load(Ordering::Relaxed)
     }

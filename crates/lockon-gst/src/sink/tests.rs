@@ -690,7 +690,7 @@ fn a_pipe_that_nobody_reads_any_more_does_not_keep_a_run_from_ending() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
-    // Who opens both ends waits for nobody.
+    // Opening both ends does not wait.
     let _reader = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
     // Uncompressed, so that the first frame fills the pipe.
     let text = format!("appsrc name=results ! filesink location={}", path.display());

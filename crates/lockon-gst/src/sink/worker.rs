@@ -36,7 +36,7 @@ pub(super) struct Worker {
     pub(super) appsrc: gst_app::AppSrc,
     pub(super) painter: Painter,
     pub(super) times: Timeline,
-    /// Where frames become pictures that have their numbers.
+    /// The numbers of frames that become pictures.
     pub(super) numbers: Option<Numbers>,
     pub(super) gate: Option<Arc<Gate>>,
     pub(super) progress: Arc<PipelineProgress>,
@@ -57,7 +57,7 @@ pub(super) struct Last {
 }
 
 impl Worker {
-    /// Ends when no more frames come, or as soon as the pipeline takes none: why that is, its bus says.
+    /// Ends when no more frames come, or as soon as the pipeline accepts none: its bus has the reason.
     pub(super) fn run(mut self) {
         while let Some(job) = self.next() {
             if !self.wait_for_turn() {
@@ -72,7 +72,7 @@ impl Worker {
             let painted = self.painter.paint(frame, record, zones, hidden, mask.as_ref(), times);
             self.shown.expect(times.pts, job.frame.circumstances.captured);
             let (record, size, meta) = (job.record.clone(), job.frame.format.size, job.frame.meta);
-            // Back to the decoder before we wait for the encoder.
+            // Returns the frame to the decoder before the wait for the encoder.
             drop(job);
             let buffer = match painted {
                 Ok(buffer) => buffer,
@@ -106,14 +106,14 @@ impl Worker {
         if let Some(gate) = &self.gate {
             gate.close();
         }
-        // A pipeline that is being closed would begin a file for it: a muxer that finds its pads closed then
-        // (qtmux of 1.22) complains of caps that are not there.
+        // A pipeline that is closing would begin a file for it: a muxer whose pads are closed then (qtmux of
+        // 1.22) reports missing caps.
         if !self.progress.is_over.load(Ordering::Relaxed) {
             let _ = self.appsrc.end_of_stream();
         }
     }
 
-    /// The next frame, waited for; none if no more come.
+    /// Waits for the next frame; `None` if no more come.
     fn next(&mut self) -> Option<DrawJob> {
         if self.steering.is_none() {
             return self.jobs.recv().ok();
@@ -146,11 +146,11 @@ impl Worker {
         let dragged = steering.dragged();
         let Some(last) = self.last.as_ref().filter(|last| last.dragged != dragged) else { return };
         let times = self.times.next(&last.meta, || running_time(&self.appsrc));
-        // A pipeline that takes no more is reported with the next frame.
+        // A pipeline that accepts no more is reported with the next frame.
         self.push_last(dragged, times);
     }
 
-    /// Pushes the last frame, with the box that is being dragged. False if the pipeline takes none.
+    /// Pushes the last frame, with the box that is being dragged. False if the pipeline accepts none.
     fn push_last(&mut self, dragged: Option<Rect>, times: Timestamps) -> bool {
         let Some(last) = &mut self.last else { return true };
         last.dragged = dragged;
@@ -159,7 +159,7 @@ impl Worker {
         match selected {
             Some(Ok(selected)) => buffer = selected,
             Some(Err(error)) => tracing::debug!("the box that is dragged cannot be drawn: {error}"),
-            // The last picture again, later: pixels are shared.
+            // The last picture again with a later time: pixels are shared.
             None if buffer.pts() != Some(gst::ClockTime::from_nseconds(times.pts)) => {
                 let again = buffer.make_mut();
                 again.set_pts(gst::ClockTime::from_nseconds(times.pts));
@@ -187,7 +187,7 @@ impl Worker {
         self.painter = self.painter.adapted(format)?;
         self.last = None;
         self.times.set_rate(format.frame_rate);
-        // Takes effect behind the buffers that wait.
+        // Takes effect after the waiting buffers.
         self.appsrc.set_caps(Some(&self.painter.info.to_caps()?));
         Ok(())
     }

@@ -271,8 +271,8 @@ impl Branch {
         FoundSound::Failed(format!("its streams were not found within {} s", DISCOVERY.as_secs()))
     }
 
-    /// The sound of which packets were there and none came to the end of the branch, such as that of more
-    /// channels than an encoder takes.
+    /// The sound that had packets, but none at the end of the branch: for example one with more channels than
+    /// an encoder accepts.
     fn lost_on_the_way(&self) -> Option<&str> {
         self.given.get().map(String::as_str)
     }

@@ -23,7 +23,7 @@ pub enum Decoder {
 }
 
 impl Decoder {
-    /// All that can be typed.
+    /// All values, with their text.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Software, Self::Hardware];
 
     /// As it is typed.
@@ -41,9 +41,8 @@ impl Decoder {
 const MANY_CORES: usize = 12;
 
 impl Decoder {
-    /// Resolves `Auto`: software where frames are searched on the CPU. Where they are searched on a GPU it
-    /// is the decoder beside it that takes less of the processor, which is best for live sources and few
-    /// cores; but of a file it is the faster one, which is software on many cores.
+    /// Resolves `Auto`: software if the CPU searches. If a GPU searches, its decoder, which takes less of the
+    /// processor: best for live sources and few cores. Files on many cores are decoded faster by software.
     pub fn settled(self, searches_on_gpu: bool, is_real_time: bool, cores: usize) -> Self {
         let is_better_in_software = !searches_on_gpu || !is_real_time && cores >= MANY_CORES;
         if self == Self::Auto && is_better_in_software { Self::Software } else { self }
@@ -74,14 +73,14 @@ pub(super) fn decoder_of(pipeline: &gst::Pipeline) -> Option<gst::ElementFactory
     })
 }
 
-/// Gives decoders in software so many threads at most, those of the pipeline and those that come to it.
+/// Limits the threads of software decoders, of those in the pipeline and of later ones.
 pub(super) fn limit_threads(pipeline: &gst::Pipeline, threads: u32) {
     let limit = move |element: &gst::Element| {
         let is_decoder = is_software_decoder(element);
-        // As libav, libvpx and dav1d call it.
+        // The property's name in libav, libvpx and dav1d.
         let names = ["max-threads", "threads", "n-threads"].into_iter();
         for property in names.filter(|_| is_decoder).filter_map(|name| element.find_property(name)) {
-            // libvpx takes 16 at most.
+            // libvpx allows 16 at most.
             if let Some(most) = property.downcast_ref::<glib::ParamSpecInt>().map(glib::ParamSpecInt::maximum)
             {
                 element.set_property(property.name(), i32::try_from(threads).map_or(most, |n| n.min(most)));
@@ -93,8 +92,7 @@ pub(super) fn limit_threads(pipeline: &gst::Pipeline, threads: u32) {
     for_each_element(pipeline, limit);
 }
 
-/// Counts what decoders in software complain of as a pipeline's own, as far as it is told by the thread that
-/// gives them packets.
+/// Counts errors of software decoders as this pipeline's, if the thread that feeds them reports them.
 pub(super) fn count_errors(pipeline: &gst::Pipeline, errors: &Errors) {
     let errors = errors.clone();
     for_each_element(pipeline, move |element| {
@@ -187,24 +185,24 @@ pub(super) fn leave_out_alpha(pipeline: &gst::Pipeline) {
     });
 }
 
-/// True for a class of elements that open what they find named: playlists of HLS, DASH and Smooth Streaming
-/// are `Adaptive`, session descriptions `Network`, timelines `Editing`.
+/// True for a class of elements that open other addresses by name: playlists of HLS, DASH and Smooth
+/// Streaming are `Adaptive`, session descriptions `Network`, timelines `Editing`.
 fn opens_others(class: &str) -> bool {
     class.split('/').any(|part| matches!(part, "Adaptive" | "Network" | "Editing" | "Source"))
 }
 
-/// Has what finds decoders in a pipeline pass over some of them.
+/// Makes the elements that choose decoders in a pipeline skip some.
 pub(super) fn leave_out(
     pipeline: &impl IsA<gst::Bin>,
     is_left_out: impl Fn(&gst::ElementFactory) -> bool + Clone + Send + Sync + 'static,
 ) {
-    // Those within a `uridecodebin` ask through it.
+    // Decoders within a `uridecodebin` ask through it.
     let choosers = pipeline.as_ref().children().into_iter().filter_map(|element| {
         let signal = SignalId::lookup("autoplug-select", element.type_())?;
         Some((element, signal.query().return_type().type_()))
     });
     for (chooser, answer) in choosers {
-        // The type has no bindings.
+        // The bindings lack this type.
         let Some(answer) = glib::EnumClass::with_type(answer) else { continue };
         let is_left_out = is_left_out.clone();
         chooser.connect("autoplug-select", false, move |values| {

@@ -1,10 +1,9 @@
 //! Resources that an input needs while its pipeline runs: an open pipe, a file whose name is no text,
 //! pictures.
 //!
-//! A pipe can be read once. So it is opened here, where a wait for its writer can be given up, and not by an
-//! element, whose change of state would wait; nothing is read of it but by its pipeline; and that pipeline is
-//! not built a second time when its first frame shows that a converter is needed: the converter is put in
-//! where it is, while the frame waits.
+//! A pipe can be read once. So it is opened here, where the wait for its writer can be stopped, and not by an
+//! element, whose change of state would wait. Only its pipeline reads from it. If the first frame needs a
+//! converter, that pipeline is not built again: the converter is inserted while the frame waits.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -63,7 +62,7 @@ impl Inlet {
                 launch.set("input", "fd", descriptor(&pipe)?);
                 inlet.file = Some(pipe);
             }
-            // The element's property takes text; what the system calls an open file is text.
+            // The element's property takes text, and the system's name of an open file is text.
             (Input::File(path), None) if path.to_str().is_none() => {
                 let file = File::open(path).map_err(Error::file("read", path))?;
                 launch.set("input", "location", path_of(&file)?.display());
@@ -103,7 +102,7 @@ pub(super) fn check_stdin() -> Result<()> {
     Ok(())
 }
 
-/// True if the path names a file that may be read twice: for its sound, for what it lacks.
+/// True if the path names a file that may be read twice: for its sound, to check whether it is complete.
 pub(super) fn is_regular(path: &Path) -> bool {
     path.metadata().is_ok_and(|about| about.is_file())
 }

@@ -115,7 +115,7 @@ fn bound(text: &str) -> Option<Duration> {
 }
 
 /// Waits until the playlist of `spec` is another one than now. Returns at once if the source is something
-/// else, or if nothing can be read there: then opening it tells why.
+/// else, or cannot be read: then opening it gives the reason.
 pub(super) fn await_renewal(spec: &SourceSpec, control: &Control) {
     let Input::Uri(_) = spec.input else { return };
     let Some(known) = fetch(spec, control) else { return };
@@ -152,7 +152,7 @@ fn fetch(spec: &SourceSpec, control: &Control) -> Option<String> {
     fetch_text(spec, variant, control).map(|(text, _)| text)
 }
 
-/// The address of what a playlist or a redirection at `base` names.
+/// Resolves a name in a playlist or a redirection at `base` to an address.
 pub(super) fn resolved(base: &str, named: &str) -> String {
     if named.split(['/', '?', '#']).next().is_some_and(|start| start.ends_with(':')) {
         return named.to_owned();

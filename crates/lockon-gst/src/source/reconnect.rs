@@ -27,7 +27,7 @@ pub(super) struct ResumePoint {
     pub(super) dropped: u64,
     pub(super) damaged: u64,
     pub(super) company: Arc<Company>,
-    /// The clock and its time at the start of the run, so that times go on.
+    /// The clock and its time at the start of the run, so that times continue.
     pub(super) clock: Option<(gst::Clock, gst::ClockTime)>,
 }
 
@@ -61,7 +61,7 @@ impl Reconnection {
 }
 
 impl Drop for Reconnection {
-    /// Waits for the thread, which looks at `give_up` while it waits itself.
+    /// Waits for the thread, which checks `give_up` while it waits itself.
     fn drop(&mut self) {
         self.give_up.stop();
         let _ = self.thread.take().map(JoinHandle::join);
@@ -76,8 +76,8 @@ fn wait(pause: Duration, control: &Control) {
 }
 
 impl VideoSource {
-    /// Opens the source as soon as it is there: retries after temporary errors, with pauses that grow. A
-    /// source that gave video once is retried after faults of the stream too. `tell` is called with each
+    /// Opens the source as soon as it is available: retries after temporary errors, with growing pauses. A
+    /// source that gave video once is also retried after errors of the stream. `tell` is called with each
     /// error and the pause after it.
     pub(super) fn open_in_time(
         spec: &SourceSpec,

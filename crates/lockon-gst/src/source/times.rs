@@ -1,12 +1,12 @@
 //! The time of a frame: from its segment, or continued from the frames before.
 
-/// Gives every frame a time: its own, or one that continues those before.
+/// Gives every frame a time: its own, or one that continues the times before.
 #[derive(Debug, Default)]
 pub struct PtsInterpolator {
     last: Option<u64>,
-    /// From frame to frame, as last seen.
+    /// The last known step between two frames.
     step: Option<u64>,
-    /// The time that all frames so far have of their own: a demuxer without times gives each the same.
+    /// The own time of all frames so far: a demuxer without times gives all the same.
     stands_at: Option<u64>,
     has_moved: bool,
 }
@@ -24,8 +24,8 @@ impl PtsInterpolator {
 
     /// The frame's time in nanoseconds, and whether it was interpolated, because it has none of its `own`, or
     /// the one that every frame before it has. `frame_rate` is that of the caps, as in
-    /// [`VideoFormat`](lockon_core::frame::VideoFormat). Without a rate there is none before the second that
-    /// is known.
+    /// [`VideoFormat`](lockon_core::frame::VideoFormat). Without a rate frames have no time before the second
+    /// known one.
     pub fn next(&mut self, own: Option<u64>, frame_rate: (i32, i32)) -> (Option<u64>, bool) {
         let nominal = match frame_rate {
             (frames @ 1.., seconds) => Some(1_000_000_000 * seconds as u64 / frames as u64),
@@ -41,7 +41,7 @@ impl PtsInterpolator {
         self.stands_at = self.stands_at.or(own);
         let next = || match self.last {
             Some(last) => Some(last + nominal.or(self.step)?),
-            // Times of a rate begin with zero.
+            // Times from a rate begin at zero.
             None => nominal.map(|_| 0),
         };
         let time = own.or_else(next);

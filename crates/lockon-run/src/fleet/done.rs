@@ -73,11 +73,11 @@ pub fn completion(request: &Request) -> Result<Completion> {
 }
 
 /// False for a file that cannot be a whole output, by its name's format: it is empty, or begins with other
-/// bytes. Somebody has put it there since. Of other formats every file may be whole.
+/// bytes, so another program wrote it. Files of other formats may always be whole.
 fn may_be_whole(path: &Path) -> bool {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(64).read_to_end(&mut bytes));
-    // Nothing is kept in pipes and devices, and what cannot be read is reported where it is written.
+    // Pipes and devices keep nothing, and a file that cannot be read is reported when it is written.
     if read.is_err() || !path.is_file() {
         return true;
     }
@@ -88,7 +88,7 @@ fn may_be_whole(path: &Path) -> bool {
         "mkv" => bytes.starts_with(&[0x1a, 0x45, 0xdf, 0xa3]),
         "mp4" => bytes.get(4..8) == Some(b"ftyp"),
         "json" => text.starts_with(['{', '[']),
-        // Lines of intervals are none where nothing was found.
+        // There are no lines of intervals if nothing was found.
         "jsonl" => bytes.is_empty() || text.starts_with('{'),
         "html" => text.starts_with("<!doctype html"),
         "xml" => text.starts_with("<?xml"),
@@ -197,7 +197,7 @@ mod tests {
         std::fs::write(&lines, whole_of(&request)).unwrap();
         std::fs::write(video, [0x1a, 0x45, 0xdf, 0xa3, 1]).unwrap();
         assert_eq!(completion(&request).unwrap(), Completion::Done);
-        // A file that somebody else put there is neither done nor a part that may be replaced.
+        // A file of another program is neither a complete output nor a part that may be replaced.
         let others =
             [("a.mkv", ""), ("a.mkv", "FOREIGN"), ("a.mp4", "FOREIGN"), ("a.csv", ""), ("a.html", "mine")];
         for (name, text) in others.into_iter().chain([("a.cvat.xml", "mine"), ("a.coco.json", "mine")]) {

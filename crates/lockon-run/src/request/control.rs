@@ -61,7 +61,7 @@ impl Request {
         let Some(path) = &self.control else { return Ok(Vec::new()) };
         let read =
             files::open_until_stopped(path, control)?.ok_or(Error::Stopped).and_then(|file| read(file, path));
-        // The end of a run is the reason of what follows from it.
+        // If the run was stopped, that is the error to report, not its consequences.
         control.check()?;
         read
     }

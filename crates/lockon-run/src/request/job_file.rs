@@ -15,7 +15,7 @@ use lockon_core::text;
 /// Columns of a line that an error shows with a mark under it.
 const MOST_SHOWN: usize = 200;
 
-/// What is wrong with TOML, and where. Shows the line, unless it is long.
+/// The error of TOML text, and its place. Shows the line, unless it is long.
 fn toml_reason(text: &str, error: &toml::de::Error) -> String {
     let whole = error.to_string();
     if whole.lines().all(|line| line.len() <= MOST_SHOWN) {

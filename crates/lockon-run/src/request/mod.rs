@@ -85,8 +85,8 @@ request! {
     template: Vec<String> = Vec::new(),
         Spec { value: "[NAME=]PATH", short: Some('t'), element: InElement::Playing, ..TO_DO };
     /// Follow the object in this box (0,0 is the top left pixel), from this frame or time on: 18, 12.5s,
-    /// 1:02.5 (default: the first frame). A NAME stands in all results beside the track's number; may be
-    /// given several times
+    /// 1:02.5 (default: the first frame). All results have the NAME beside the track's number; may be given
+    /// several times
     track: Vec<TrackSpec> = Vec::new(),
         Spec { value: "[NAME=]X,Y,W,H[@WHEN]", takes_hyphens: true, element: InElement::Ready, is_of_one: true, ..TO_DO };
     /// Draw the box to follow in a window, on the first frame (of --start if given; the newest of a camera):
@@ -281,7 +281,7 @@ request! {
     /// Jitter buffer of rtsp:// and srt:// in milliseconds: less is sooner, more is smoother [default: 200]
     jitter: Option<u32> = None, Spec { is_rare: true, value: "MS", range: Some((0.0, 60_000.0)), is_of_one: true, ..HOW };
     /// Start at this frame, or at the first frame at or after this time: 120, 12.5s, 1:02.5, 1:02:03.5.
-    /// Earlier frames are decoded only; numbers and times stay those of the whole video
+    /// Earlier frames are not searched; numbers and times stay those of the whole video
     start: Moment = Moment::default(), Spec { value: "WHEN", takes_hyphens: true, hides_default: true, decides: Decides::Found, is_of_one: true, ..HOW };
     /// End before this frame, or before the first frame at or after this time; of a camera or stream, counted
     /// from its start

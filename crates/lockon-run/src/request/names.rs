@@ -1,4 +1,4 @@
-//! What a video is called beside others, and names of outputs that are made of that.
+//! Names of videos, and names of outputs made from them.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -8,8 +8,8 @@ use lockon_core::error::Result;
 use lockon_gst::launch;
 use lockon_gst::source::Input;
 
-/// What a video's file is called, or else what tells it best, without anything that a file's name cannot
-/// have.
+/// Returns the name of a video's file, or else the part of its address that identifies it, without characters
+/// that a file's name cannot have.
 pub fn name_of(input: &Input) -> String {
     let last = |text: &str| {
         let end = text.split(['?', '#']).next().unwrap_or(text).trim_end_matches('/');
@@ -71,7 +71,7 @@ pub fn expand(request: &mut Request, name: &str, index: usize) -> Result<()> {
         }
     }
     if let Some(pattern) = &mut request.cut {
-        // There `{name}` is that of what appears.
+        // There `{name}` is the name of the track or template.
         let name = name.replace('{', "(").replace('}', ")");
         let expanded = put_in(&pattern.as_str().into(), &name, index, false);
         *pattern = expanded.to_string_lossy().into_owned();
@@ -89,7 +89,7 @@ fn in_address(name: &str) -> String {
     name.replace('%', "%25").replace('#', "%23").replace('?', "%3F")
 }
 
-/// True if a word of these stands in a name.
+/// True if the text contains one of these words.
 pub(crate) fn has_words(text: &str) -> bool {
     ["{name}", "{stem}", "{index}"].iter().any(|word| text.contains(word))
 }

@@ -38,7 +38,7 @@ impl Lockon {
             pad.start_task(move || {
                 if let Some(element) = element.upgrade() {
                     let this = element.imp();
-                    // Otherwise the task would come round for ever, with nothing to do.
+                    // Otherwise the task would run for ever without work.
                     let goes_on = this.catch_panic(|| false, Self::serve);
                     if !goes_on {
                         this.line.fail();
@@ -85,7 +85,7 @@ impl Lockon {
         true
     }
 
-    /// Where the video comes from, if an element upstream says so.
+    /// The origin of the video, if an element upstream reports it.
     fn input_name(&self) -> String {
         let mut query = gst::query::Uri::new();
         let uri = self.sinkpad.peer_query(&mut query).then(|| query.uri()).flatten();
@@ -162,7 +162,7 @@ impl Lockon {
         if let Some(steering) = &*lock(&self.steering) {
             steering.show(record, layout.format.size);
         }
-        // Back to the backend before downstream is waited for.
+        // Returns it to the backend before the wait for downstream.
         drop(outcome);
         self.pushed.fetch_add(1, Ordering::Relaxed);
         self.note_stay(at, excluded);
@@ -207,7 +207,7 @@ impl Lockon {
             let mut frame = gst_video::VideoFrameRef::from_buffer_ref_writable(buffer, info)?;
             return composition.blend(&mut frame);
         }
-        // Masks lie on the host.
+        // Masks are in host memory.
         let has_mask = mask.is_some() && matches!(view, config::View::Mask | config::View::Split);
         let is_painted = !has_mask
             && self

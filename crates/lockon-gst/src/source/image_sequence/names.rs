@@ -1,14 +1,14 @@
-//! Names of numbered files: patterns, globs, and the order in which people count.
+//! Names of numbered files: patterns, globs, and natural order.
 
 use std::cmp::Ordering;
 use std::ffi::OsStr;
 
-/// A number in a name, with what stands before and after it.
+/// A number in a name, with the text before and after it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NumberedName {
     pub(super) before: String,
     pub(super) after: String,
-    /// Least digits.
+    /// Minimum digits.
     pub(super) width: usize,
 }
 
@@ -17,7 +17,7 @@ impl NumberedName {
         format!("{}{value:0width$}{}", self.before, self.after, width = self.width)
     }
 
-    /// The number that a name has, if it is one of these.
+    /// The number in a name, if the name matches.
     pub(crate) fn value(&self, name: &str) -> Option<u64> {
         let digits = name.strip_prefix(&*self.before)?.strip_suffix(&*self.after)?;
         let value = digits.parse().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
@@ -52,7 +52,7 @@ pub(crate) fn number_of(pattern: &str) -> Option<NumberedName> {
     found.map(|(before, width)| NumberedName { before, after: literal, width })
 }
 
-/// True if a name is one that a glob stands for: `*`, `?` and `[a-z]`, as a shell has them.
+/// True if a name matches a glob: `*`, `?` and `[a-z]`, as a shell has them.
 pub(super) fn matches_glob(glob: &str, name: &str) -> bool {
     fn matches(glob: &[char], name: &[char]) -> bool {
         match glob {
@@ -89,7 +89,7 @@ pub(super) fn matches_glob(glob: &str, name: &str) -> bool {
     matches(&glob, &name.chars().collect::<Vec<_>>())
 }
 
-/// The order in which people count: `a2` before `a10`.
+/// Natural order: `a2` before `a10`.
 pub(super) fn natural(a: &OsStr, b: &OsStr) -> Ordering {
     let (a, b) = (a.as_encoded_bytes(), b.as_encoded_bytes());
     let (mut i, mut j) = (0, 0);

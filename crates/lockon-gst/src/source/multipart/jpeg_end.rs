@@ -34,7 +34,7 @@ enum State {
     Segment(usize),
     /// Compressed data, after the first byte 0xFF if true.
     Data(bool),
-    /// No JPEG, or a damaged one: its own bytes do not tell where it ends.
+    /// No JPEG, or a damaged one: its bytes do not show its end.
     Unknown,
 }
 

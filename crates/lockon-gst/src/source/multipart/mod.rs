@@ -1,14 +1,14 @@
 //! Cameras that send JPEG pictures over HTTP, one after the other in one response
 //! (`multipart/x-mixed-replace`): ESP32-CAM, Axis, mjpg-streamer, `OctoPrint`.
 //!
-//! GStreamer's own path for them delivers each picture with the next one only, waits for kilobytes before it
-//! knows the type, and treats the camera as a file. So an element of ours, known to this process alone,
-//! takes the pictures out of the response. The HTTP source sends the `Content-Type` of the response in an
-//! event before the first byte; if it announces such pictures, that pad gets caps that only this element
+//! GStreamer's own path for them delivers each picture only with the next one, waits for kilobytes before it
+//! knows the type, and treats the camera as a file. So an element of our own, registered in this process
+//! only, extracts the pictures from the response. The HTTP source sends the `Content-Type` of the response in
+//! an event before the first byte; if it announces such pictures, that pad gets caps that only this element
 //! accepts. So no bytes are needed to find the type, and the camera gets one connection: small cameras allow
 //! no second.
 //!
-//! Files of the same form are not live. They have other caps, by which GStreamer's own element is chosen: it
+//! Files of the same form are not live. They have other caps, for which GStreamer chooses its own element: it
 //! keeps every picture. So both can be read in one process, in any order.
 //!
 //! Pictures get the time of their arrival. The HTTP source is read as fast as the camera sends: if the
@@ -45,7 +45,7 @@ pub(super) struct Multipart {
     is_found: AtomicBool,
     /// Pictures that were dropped before they were decoded, and are not counted yet.
     skipped: AtomicU64,
-    /// Counts pictures of which a part did not arrive.
+    /// Counts pictures that arrived incomplete.
     errors: OnceLock<Errors>,
     /// True if every picture is kept.
     is_lossless: bool,
@@ -68,7 +68,7 @@ impl Multipart {
         multipart
     }
 
-    /// True once the server has said that it sends such pictures.
+    /// True once the server has announced such pictures.
     pub(super) fn is_found(&self) -> bool {
         self.is_found.load(Ordering::Acquire)
     }
@@ -78,7 +78,7 @@ impl Multipart {
         let _ = self.errors.set(errors.clone());
     }
 
-    /// Looks whether all of a picture has arrived. The decoder fills up what is missing and says nothing.
+    /// Checks whether a picture is complete. The decoder fills in the missing part without an error.
     fn check(&self, picture: &[u8]) {
         if let Some(errors) = self.errors.get()
             && still::is_cut_jpeg(picture)
@@ -88,7 +88,7 @@ impl Multipart {
         }
     }
 
-    /// How many pictures were dropped since this was asked last.
+    /// Returns how many pictures were dropped since the last call.
     pub(super) fn take_skipped(&self) -> u64 {
         self.skipped.swap(0, Ordering::Relaxed)
     }
@@ -110,7 +110,7 @@ impl Multipart {
                 if let Some(event) = info.event()
                     && let Some(boundary) = boundary_of(event)
                 {
-                    // Caps that are pushed from here bring this event along once more.
+                    // Pushing caps from here repeats this event.
                     let seen = lock(&seen).replace(event.seqnum());
                     if seen != Some(event.seqnum()) {
                         multipart.begin(pad, &boundary);
@@ -123,7 +123,7 @@ impl Multipart {
 
     /// The server has answered with such pictures; on the streaming thread of the HTTP source.
     fn begin(&self, pad: &gst::Pad, boundary: &str) {
-        // A lost camera is reported. By itself the source would connect again and say nothing.
+        // A lost camera is reported. By itself the source would reconnect silently.
         if let Some(source) = pad.parent_element().filter(|source| source.has_property("retries")) {
             source.set_property("retries", 0);
         }
@@ -133,7 +133,7 @@ impl Multipart {
         pad.push_event(gst::event::Caps::new(&caps));
     }
 
-    /// The time that a picture gets which arrives now.
+    /// The time for a picture that arrives now.
     fn now(&self, element: &gst::Element) -> Option<gst::ClockTime> {
         let of_run = || {
             let (clock, start) = self.clock.as_ref()?;
@@ -143,7 +143,7 @@ impl Multipart {
     }
 }
 
-/// The boundary that the head of a response names, if it announces such pictures. It may name none.
+/// The boundary in the head of a response that announces such pictures; it may be empty.
 fn boundary_of(event: &gst::EventRef) -> Option<String> {
     let structure = event.structure().filter(|structure| structure.name() == "http-headers")?;
     let headers = structure.get::<gst::Structure>("response-headers").ok()?;
@@ -170,7 +170,7 @@ fn register() -> bool {
 }
 
 glib::wrapper! {
-    /// Takes JPEG pictures out of a response.
+    /// Extracts JPEG pictures from a response.
     pub struct MultipartBin(ObjectSubclass<imp::MultipartBin>)
         @extends gst::Bin, gst::Element, gst::Object;
 }
@@ -241,7 +241,7 @@ mod imp {
                 .property("max-size-bytes", 0_u32)
                 .property("max-size-time", 0_u64)
                 .build();
-            // Without it the first buffer is an error.
+            // Without a queue the first buffer is an error.
             let Ok(queue) = made else { return };
             let Some(pad) = queue.static_pad("src") else { return };
             self.count(&pad);
@@ -361,12 +361,12 @@ mod imp {
                 gst::EventView::Caps(caps) => {
                     let said = caps.caps().structure(0).and_then(|s| s.get::<String>("boundary").ok());
                     self.reading().parser = Parser::new(&said.unwrap_or_default());
-                    // Their rate varies.
+                    // The rate of the pictures varies.
                     let rate = gst::Fraction::new(0, 1);
                     let pictures = gst::Caps::builder("image/jpeg").field("framerate", rate).build();
                     inner.send_event(gst::event::Caps::new(&pictures))
                 }
-                // It counts bytes of the response.
+                // This segment counts bytes of the response.
                 gst::EventView::Segment(_) => true,
                 _ => inner.send_event(event),
             }

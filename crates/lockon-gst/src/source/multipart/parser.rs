@@ -82,7 +82,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Goes on by one line or one picture. Returns how many bytes it used up, or `None` if more must come.
+    /// Reads one line or one picture. Returns how many bytes it used, or `None` if more must come.
     fn step(&mut self, start: usize, deliver: &mut impl FnMut(&[u8])) -> Result<Option<usize>, String> {
         let bytes = &self.bytes[start..];
         match &mut self.state {
@@ -122,7 +122,7 @@ impl Parser {
             if bytes.len() <= MAX_HEAD {
                 return Ok(None);
             }
-            // Rubbish, of which the last byte may begin a picture.
+            // Garbage; its last byte may begin a picture.
             self.state = State::Between;
             return Ok(Some(bytes.len() - 1));
         };

@@ -19,7 +19,7 @@ const LONG: Duration = Duration::from_secs(20);
 /// How soon a picture must be there.
 const SOON: Duration = Duration::from_secs(1);
 
-/// A picture of a camera: a grey that tells its number.
+/// A picture of a camera: its grey value encodes its number.
 fn picture(number: u8) -> Vec<u8> {
     let grey = image::GrayImage::from_pixel(71, 53, image::Luma([number * 16]));
     let mut bytes = Cursor::new(Vec::new());
