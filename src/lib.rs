@@ -40,10 +40,10 @@
 //! ```
 
 pub use lockon_core::{
-    Error, Result, appearances, change, colour, config, control, device_memory, engine, error, excerpt,
-    files, frame, judge, kept, locks, memory, message, metrics, orders, output, overlay, paced, ports,
-    recycle, reference, results, search, shell, simd, stats, still, surface, tally, template, text, tracker,
-    watch, workers,
+    Error, Result, appearances, change, colour, config, control, device_memory, distinctiveness, engine,
+    error, excerpt, files, frame, locks, memory, message, metrics, orders, output, overlay, paced, ports,
+    recent_frames, recycle, reference, results, search, shell, simd, stats, still, surface, tally, template,
+    text, track_events, tracker, workers,
 };
 #[cfg(feature = "events")]
 pub use lockon_events as events;
@@ -53,6 +53,6 @@ pub use lockon_farm as farm;
 pub use lockon_gst as media;
 #[cfg(feature = "page")]
 pub use lockon_page as page;
-pub use lockon_run::{backend, devices, job};
+pub use lockon_run::{backend, devices, setup};
 #[cfg(feature = "gst")]
 pub use lockon_run::{fleet, request, run};

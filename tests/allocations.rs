@@ -7,8 +7,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-#[path = "say.rs"]
-mod say;
+#[path = "test_log.rs"]
+mod test_log;
 #[path = "util.rs"]
 #[allow(dead_code, reason = "this binary uses a part of what the tests share")]
 mod util;

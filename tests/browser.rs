@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::page::{Ended, Served};
-use crate::{live, say};
+use crate::{live, test_log};
 
 /// A timeout far longer than anything takes, also on a busy machine.
 const LONG: Duration = Duration::from_secs(90);
@@ -37,7 +37,7 @@ impl Browser {
         if !driver.exists() || !chromium.exists() {
             let is_required = std::env::var_os("LOCKON_REQUIRE_BROWSER").is_some();
             assert!(!is_required, "LOCKON_REQUIRE_BROWSER is set, and there is no Chromium with its driver");
-            say::skipped("no browser (apt-get install chromium chromium-driver)");
+            test_log::skipped("no browser (apt-get install chromium chromium-driver)");
             return None;
         }
         let profile = tempfile::tempdir().unwrap();

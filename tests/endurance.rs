@@ -11,8 +11,7 @@ use lockon::backend::{Ahead, Options};
 use lockon::config::{BackendChoice, View};
 use lockon::control::Control;
 use lockon::engine::Engine;
-use lockon::fleet::{Fleet, Order};
-use lockon::job;
+use lockon::fleet::{Entry, Fleet};
 use lockon::media::cuda::Surfaces;
 use lockon::media::sink::VideoSink;
 use lockon::media::source::{Decoder, Input, SourceSpec, VideoSource};
@@ -20,9 +19,10 @@ use lockon::ports::{Delivery, Sink};
 use lockon::request::Request;
 use lockon::results::Summary;
 use lockon::search::Search;
+use lockon::setup;
 use lockon::tracker::Tracker;
 
-use crate::held::{Held, Pulse, asked, backend_name, lives, rounds, say, watch};
+use crate::resources::{Pulse, Resources, asked, backend_name, lives, rounds, say, watch};
 use crate::util::{Random, run_record};
 
 fn choice() -> BackendChoice {
@@ -30,7 +30,7 @@ fn choice() -> BackendChoice {
 }
 
 /// Measures what this process holds, and how much memory of its device is in use.
-fn held() -> Held {
+fn held() -> Resources {
     static DEVICE: OnceLock<Option<Arc<CudaContext>>> = OnceLock::new();
     let device = DEVICE.get_or_init(|| match choice() {
         BackendChoice::Cuda(number) => Some(CudaContext::new(number).unwrap()),
@@ -40,13 +40,13 @@ fn held() -> Held {
         let (free, total) = device.mem_get_info().unwrap();
         (total - free) as f64 / f64::from(1 << 20)
     });
-    Held { device_mb, ..Held::now() }
+    Resources { device_mb, ..Resources::now() }
 }
 
 /// As `held`, after everything has been stopped.
-fn held_at_rest() -> Held {
-    let rest = Held::at_rest();
-    Held { descriptors: rest.descriptors, threads: rest.threads, ..held() }
+fn held_at_rest() -> Resources {
+    let rest = Resources::at_rest();
+    Resources { descriptors: rest.descriptors, threads: rest.threads, ..held() }
 }
 
 /// Gives a sign of life for each frame, and reports now and then what is held.
@@ -102,7 +102,7 @@ fn run(caps: &str, max_frames: Option<u64>, control: &Control, sinks: Vec<Box<dy
     let engine = Engine {
         source: &mut source,
         search: search.into(),
-        open_backend: &|purpose| job::open(&options, purpose),
+        open_backend: &|purpose| setup::open(&options, purpose),
         open_spare: None,
         describe: &run_record,
         tracker: Box::new(Tracker::new(&["40,40,64,64".parse().unwrap()])),
@@ -186,10 +186,10 @@ fn a_thousand_runs_come_and_go_while_one_stays() {
     let started = Instant::now();
     let mut fleet = Fleet::new(4);
     // It ends if it plays a clip, and the test does not mind.
-    let stays = fleet.add(Order::new("stays", request(None)));
+    let stays = fleet.add(Entry::new("stays", request(None)));
     let mut looked = Vec::new();
     for cycle in 1..=cycles {
-        let ids: Vec<_> = (0..3).map(|_| fleet.add(Order::new("comes and goes", request(Some(6))))).collect();
+        let ids: Vec<_> = (0..3).map(|_| fleet.add(Entry::new("comes and goes", request(Some(6))))).collect();
         // One is ended from outside, wherever it is.
         fleet.remove(ids[cycle as usize % 3]);
         let mut left = ids.len();

@@ -10,7 +10,7 @@ use rumqttc::{Client, Event, MqttOptions, Packet, QoS, RecvTimeoutError};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::say;
+use crate::test_log;
 use crate::util::{frame, program, root, run_record};
 use lockon::backend::Device;
 use lockon::events::EventsSink;
@@ -53,7 +53,7 @@ impl Broker {
         if !path.iter().any(|path| path.exists()) {
             let is_required = std::env::var_os("LOCKON_REQUIRE_MQTT").is_some();
             assert!(!is_required, "LOCKON_REQUIRE_MQTT is set, and there is no mosquitto");
-            say::skipped("no MQTT broker (apt-get install mosquitto)");
+            test_log::skipped("no MQTT broker (apt-get install mosquitto)");
             return None;
         }
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::say;
+use crate::test_log;
 use crate::util::{program, root};
 
 #[path = "farm/access.rs"]
@@ -104,7 +104,7 @@ impl Farm {
         if !version.is_ok_and(|status| status.success()) {
             let is_required = std::env::var_os("LOCKON_REQUIRE_NATS").is_some();
             assert!(!is_required, "LOCKON_REQUIRE_NATS is set, and there is no nats-server");
-            say::skipped("no NATS server (apt-get install nats-server)");
+            test_log::skipped("no NATS server (apt-get install nats-server)");
             return None;
         }
         let words = words.iter().map(|word| (*word).to_owned()).collect();

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use lockon::error::Error;
-use lockon::fleet::{Fleet, Order};
+use lockon::fleet::{Entry, Fleet};
 use lockon::request::Request;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -412,11 +412,11 @@ fn runs_are_added_and_removed_while_others_go_on() {
         request
     };
     let mut fleet = Fleet::new(1);
-    let stays = fleet.add(Order::new("stays", request("ball", true)));
+    let stays = fleet.add(Entry::new("stays", request("ball", true)));
     let endless = Request { lossless: true, ..request("smpte", true) };
-    let first = fleet.add(Order::new("first file", endless.clone()));
-    let waits = fleet.add(Order::new("waits", Request { max_frames: Some(3), ..endless.clone() }));
-    let never = fleet.add(Order::new("never begins", endless));
+    let first = fleet.add(Entry::new("first file", endless.clone()));
+    let waits = fleet.add(Entry::new("waits", Request { max_frames: Some(3), ..endless.clone() }));
+    let never = fleet.add(Entry::new("never begins", endless));
     assert_eq!(
         (fleet.counts().running, fleet.counts().waiting),
         (2, 2),
@@ -433,7 +433,7 @@ fn runs_are_added_and_removed_while_others_go_on() {
     assert_eq!((ended.id, ended.summary.frames, ended.outcome.is_ok()), (waits, 3, true));
     for _ in 0..3 {
         let another =
-            fleet.add(Order::new("another", Request { max_frames: Some(2), ..request("snow", true) }));
+            fleet.add(Entry::new("another", Request { max_frames: Some(2), ..request("snow", true) }));
         let ended = fleet.wait().unwrap();
         assert_eq!((ended.id, ended.summary.frames), (another, 2));
     }
@@ -456,9 +456,9 @@ fn a_run_that_panics_or_cannot_be_opened_is_told_and_no_other_hears_of_it() {
     };
     let good = "videotestsrc ! video/x-raw,width=96,height=64 ! appsink name=frames";
     let mut fleet = Fleet::new(3);
-    let panics = Order::new("panics", request(good)).when_opened(|_| panic!("on purpose"));
-    let fails = Order::new("fails", request("filesrc location=/nowhere ! decodebin ! appsink name=frames"));
-    let ids = fleet.add_all([panics, fails, Order::new("good", request(good))]);
+    let panics = Entry::new("panics", request(good)).when_opened(|_| panic!("on purpose"));
+    let fails = Entry::new("fails", request("filesrc location=/nowhere ! decodebin ! appsink name=frames"));
+    let ids = fleet.add_all([panics, fails, Entry::new("good", request(good))]);
     let mut ended = [fleet.wait().unwrap(), fleet.wait().unwrap(), fleet.wait().unwrap()];
     ended.sort_by_key(|ended| ended.id);
     assert_eq!(ended[0].id, ids.start);

@@ -7,7 +7,6 @@ mod architecture;
 #[cfg(unix)]
 mod browser;
 mod cli;
-mod driven;
 mod endurance;
 mod engine;
 #[cfg(unix)]
@@ -16,16 +15,17 @@ mod excerpt;
 #[cfg(all(unix, feature = "farm"))]
 mod farm;
 mod fleet;
-mod held;
 #[cfg(unix)]
 mod interrupts;
 mod live;
 mod matches;
 mod observe;
+mod orders;
 mod page;
-mod say;
+mod random_faults;
+mod resources;
 #[cfg(unix)]
 mod scripts;
+mod test_log;
 mod tracker;
 mod util;
-mod weather;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use gst::prelude::*;
 use serde_json::Value;
 
-use crate::held::{asked, backend_name, lives, watch};
+use crate::resources::{asked, backend_name, lives, watch};
 use crate::util::{Random, program};
 
 /// The maximum time for a run to end when it is asked to.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::say;
+use crate::test_log;
 use crate::util::{program, root};
 
 /// A timeout for a server on a busy machine.
@@ -71,7 +71,7 @@ pub(crate) fn port() -> Option<u16> {
     if !tried.is_ok_and(|status| status.success()) {
         let is_required = std::env::var_os("LOCKON_REQUIRE_RTSP").is_some();
         assert!(!is_required, "LOCKON_REQUIRE_RTSP is set, and there is no RTSP server");
-        say::skipped("no RTSP server (apt-get install python3-gi gir1.2-gst-rtsp-server-1.0)");
+        test_log::skipped("no RTSP server (apt-get install python3-gi gir1.2-gst-rtsp-server-1.0)");
         return None;
     }
     Some(TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port())

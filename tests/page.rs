@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::say;
+use crate::test_log;
 use crate::util::{program, root};
 
 /// A timeout far longer than anything takes, also on a busy machine.
@@ -825,7 +825,7 @@ fn after_the_end_the_page_stays_while_a_browser_shows_it_and_a_script_has_its_wa
 #[cfg(unix)]
 fn on_a_terminal_the_page_stays_after_the_end_until_it_is_closed_or_ctrl_c_comes() {
     if !Path::new("/usr/bin/script").exists() {
-        say::skipped("no terminal (apt-get install bsdutils)");
+        test_log::skipped("no terminal (apt-get install bsdutils)");
         return;
     }
     let cars = cars();

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-use crate::say;
+use crate::test_log;
 use crate::util::{program, root};
 
 /// A copy of the files that scripts read, and stubs of some programs that they start: a stub only writes down
@@ -95,7 +95,7 @@ fn text(bytes: &[u8]) -> String {
 #[test]
 fn every_script_answers_help_with_its_own_text_and_does_nothing_else() {
     if !Path::new("/usr/bin/python3").exists() {
-        return say::skipped("no Python, in which some scripts are");
+        return test_log::skipped("no Python, in which some scripts are");
     }
     let copy = Copy::new();
     let before = copy.tree();
@@ -115,7 +115,7 @@ fn every_script_answers_help_with_its_own_text_and_does_nothing_else() {
 #[test]
 fn an_option_that_a_script_does_not_know_is_refused_before_anything_is_done() {
     if !Path::new("/usr/bin/python3").exists() {
-        return say::skipped("no Python, in which some scripts are");
+        return test_log::skipped("no Python, in which some scripts are");
     }
     let copy = Copy::new();
     let before = copy.tree();

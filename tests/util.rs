@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::say;
+use crate::test_log;
 use lockon::backend::{self, Backend, Device, Options};
 use lockon::config::{
     BackendChoice, Kernels, Limits, SearchMethod, ThresholdSpec, TimeSpan, TrackSpec, Typed,
@@ -41,7 +41,7 @@ pub fn program() -> OsString {
 
 /// The first GPU. Without a GPU the test reports that it is skipped, or fails if `LOCKON_REQUIRE_GPU` is 1.
 pub fn gpu() -> Option<BackendChoice> {
-    find_gpu().inspect_err(|why| say::skipped(why)).ok()
+    find_gpu().inspect_err(|why| test_log::skipped(why)).ok()
 }
 
 /// The first GPU, or why there is none, which is a failure if `LOCKON_REQUIRE_GPU` is 1.
@@ -354,7 +354,7 @@ impl Job {
         let Self { backend: choice, kernels, depth, threads, .. } = *self;
         let control = self.control.clone();
         let options = Options { choice, depth, threads, kernels, control, ..Options::default() };
-        lockon::job::open(&options, purpose)
+        lockon::setup::open(&options, purpose)
     }
 
     /// Runs the engine from `source` to `sinks`.

@@ -44,5 +44,5 @@ fuzz_target!(|text: &str| {
     let _ = text.parse::<View>();
     let _ = text.parse::<Decoder>();
     let _ = text.parse::<Input>();
-    let _ = lockon::job::name_and_path(text);
+    let _ = lockon::setup::name_and_path(text);
 });

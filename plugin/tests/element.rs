@@ -11,8 +11,8 @@ mod conventions;
 mod detectors;
 #[path = "element/pictures.rs"]
 mod pictures;
-#[path = "../../tests/say.rs"]
-mod say;
+#[path = "../../tests/test_log.rs"]
+mod test_log;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -1568,7 +1568,7 @@ fn has_pygobject() -> bool {
     if !is_there {
         // scripts/setup --to-test installs it where there is apt.
         assert!(std::env::var_os("LOCKON_REQUIRE_RTSP").is_none(), "python3-gi is missing");
-        say::skipped("no PyGObject (apt-get install python3-gi)");
+        test_log::skipped("no PyGObject (apt-get install python3-gi)");
     }
     is_there
 }
@@ -1636,7 +1636,7 @@ fn on_a_gpu_the_element_finds_what_it_finds_on_the_cpu() {
     if let Err(error) = lockon_run::backend::cuda::device(0) {
         let is_required = std::env::var_os("LOCKON_REQUIRE_GPU").is_some_and(|value| value == "1");
         assert!(!is_required, "LOCKON_REQUIRE_GPU is set: {error}");
-        return say::skipped(&format!("no GPU: {error}"));
+        return test_log::skipped(&format!("no GPU: {error}"));
     }
     let here = Place::new();
     let [cpu, cuda] = ["cpu", "cuda"].map(|backend| {
@@ -1674,7 +1674,7 @@ fn frames_that_lie_on_a_gpu_have_the_results_and_the_drawings_of_those_on_the_ho
     let is_there = |name: &str| gst::ElementFactory::find(name).is_some();
     if !is_there("cudaupload") || !lockon_gst::cuda::is_usable() {
         assert!(!is_required, "LOCKON_REQUIRE_GPU is set, and GStreamer has no CUDA");
-        return say::skipped("GStreamer has no CUDA here");
+        return test_log::skipped("GStreamer has no CUDA here");
     }
     // Rows without padding, an alignment that nothing guarantees.
     for (width, height, format) in [(320, 240, "NV12"), (216, 158, "I420"), (320, 182, "Y444")] {

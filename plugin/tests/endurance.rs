@@ -7,16 +7,16 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 #![allow(unreachable_pub, reason = "nothing outside this binary can reach anything")]
 
-#[path = "../../tests/held.rs"]
-mod held;
+#[path = "../../tests/resources.rs"]
+mod resources;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, Once};
 use std::time::{Duration, Instant};
 
 use gst::prelude::*;
-use held::{Held, Pulse, asked, backend_name, lives, rounds, watch};
 use lockon_core::frame::{Plane, Size};
+use resources::{Pulse, Resources, asked, backend_name, lives, rounds, watch};
 
 /// Longer than anything here takes, unless it hangs.
 const LONG: gst::ClockTime = gst::ClockTime::from_seconds(60);
@@ -80,7 +80,7 @@ fn a_thousand_starts_and_stops_of_the_element_leave_nothing_behind() {
         frames += stopped(&pipeline);
         drop(pipeline);
         if cycle % (cycles / 20).max(1) == 0 {
-            let held = Held::at_rest().tell(&format!("cycle {cycle}"), started);
+            let held = Resources::at_rest().tell(&format!("cycle {cycle}"), started);
             // An allocator takes a while until it has the memory that it will keep.
             if cycle >= cycles / 4 {
                 warm.get_or_insert(held).check(held);
@@ -95,7 +95,7 @@ fn a_thousand_starts_and_stops_of_the_element_leave_nothing_behind() {
 #[ignore = "takes a minute: scripts/endurance"]
 fn sixteen_elements_run_in_one_process() {
     let dir = tempfile::tempdir().unwrap();
-    rounds(Held::now, Held::at_rest, |elements, while_they_run| {
+    rounds(Resources::now, Resources::at_rest, |elements, while_they_run| {
         let source = "videotestsrc is-live=true pattern=checkers-8 ! video/x-raw,format=NV12,width=320,height=240,framerate=10/1";
         let pipelines: Vec<_> = (0..elements).map(|number| pipeline(dir.path(), number, source)).collect();
         for pipeline in &pipelines {
@@ -129,7 +129,7 @@ fn many_frames_of_1080p_through_the_element_leave_nothing_behind() {
     let pulse = Arc::new(Mutex::new(Pulse::of(frames)));
     let beating = pulse.clone();
     element.static_pad("src").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, _| {
-        beating.lock().unwrap().beat(Held::now);
+        beating.lock().unwrap().beat(Resources::now);
         gst::PadProbeReturn::Ok
     });
     let bus = pipeline.bus().unwrap();

@@ -26,7 +26,7 @@ pub(super) fn limits(asked: Limits) -> Limits {
 }
 
 /// A search whose results are explained.
-pub(super) struct Search {
+pub(super) struct ExplainedSearch {
     /// The limits of the request.
     pub(super) limits: Limits,
     /// How many matches of the template it reported.
@@ -36,7 +36,12 @@ pub(super) struct Search {
 /// Describes the best places of a template, best first, parted where their scores fall most; the
 /// `--min-score` that parts them so; and the limits that decided which places were reported. Places with a
 /// score below `least` were not searched for.
-pub(super) fn describe(template: &Template, places: &[&Match], least: f64, search: &Search) -> String {
+pub(super) fn describe(
+    template: &Template,
+    places: &[&Match],
+    least: f64,
+    search: &ExplainedSearch,
+) -> String {
     let scores: Vec<_> = places.iter().map(|place| place.score).collect();
     let (name, size) = (text::in_one_line(template.name()), template.size());
     let Some(&best) = scores.first() else {
@@ -103,7 +108,7 @@ pub(super) fn describe(template: &Template, places: &[&Match], least: f64, searc
 
 /// Returns which limits left places out, or let wrong ones pass, and what decided between places of the same
 /// score. `right` is how many of these scores are right, where that is clear; scores are in falling order.
-fn decided(scores: &[f64], right: Option<usize>, search: &Search) -> Vec<String> {
+fn decided(scores: &[f64], right: Option<usize>, search: &ExplainedSearch) -> Vec<String> {
     let Limits { min_score, max_matches, .. } = search.limits;
     let mut lines = Vec::new();
     let passing = scores.iter().filter(|score| **score >= min_score).count();
@@ -201,7 +206,7 @@ mod tests {
             .collect();
         let limits = Limits { min_score, max_matches, ..Limits::default() };
         let passing = scores.iter().filter(|score| **score >= min_score).count();
-        let search = Search { limits, reported: passing.min(max_matches) };
+        let search = ExplainedSearch { limits, reported: passing.min(max_matches) };
         describe(&template, &places.iter().collect::<Vec<_>>(), LEAST, &search)
     }
 

@@ -12,12 +12,12 @@ use indicatif::ProgressBar;
 
 use lockon::Error;
 use lockon::files;
-use lockon::fleet::{self, Completion, Ended, Fleet, Order};
-use lockon::job;
+use lockon::fleet::{self, Completion, Ended, Entry, Fleet};
 use lockon::media::source::Input;
 use lockon::page::MetricsServer;
 use lockon::ports::{Delivery, Sink};
 use lockon::request::{self, Request};
+use lockon::setup;
 use lockon::text;
 
 use super::args::RunArgs;
@@ -129,7 +129,7 @@ pub(super) fn run(args: &RunArgs, mut videos: Vec<Named>) -> Result<Outcome> {
     let live = videos.iter().filter(|(_, request)| fleet::is_live(request)).count();
     let at_once = live + jobs.min(videos.len() - live);
     system::check_threads(
-        job::threads(None) + system::THREADS_EACH * at_once,
+        setup::threads(None) + system::THREADS_EACH * at_once,
         "--jobs takes fewer files at a time; cameras and streams all run at once",
     )?;
     let signals = Signals::watch()?;
@@ -143,11 +143,11 @@ pub(super) fn run(args: &RunArgs, mut videos: Vec<Named>) -> Result<Outcome> {
     let total = Arc::new(Total::default());
     let mut told = Told::new(videos.len(), shows);
     let mut fleet = Fleet::under(jobs, signals.control());
-    let orders: Vec<_> = videos
+    let entries: Vec<_> = videos
         .into_iter()
-        .map(|(name, request)| order(name, request, shows, &total, metrics.as_ref(), page.as_ref()))
+        .map(|(name, request)| entry(name, request, shows, &total, metrics.as_ref(), page.as_ref()))
         .collect();
-    fleet.add_all(orders);
+    fleet.add_all(entries);
     while !fleet.is_done() {
         if let Some(ended) = fleet.wait_timeout(TICK) {
             told.tell(&ended);
@@ -163,18 +163,18 @@ pub(super) fn run(args: &RunArgs, mut videos: Vec<Named>) -> Result<Outcome> {
     run::stay(page.as_deref(), &signals, args, outcome)
 }
 
-/// The order for one of several videos. They share one metrics server and one page.
-fn order(
+/// The entry for one of several videos. They share one metrics server and one page.
+fn entry(
     name: String,
     request: Request,
     shows: bool,
     total: &Arc<Total>,
     metrics: Option<&MetricsServer>,
     page: Option<&Arc<Page>>,
-) -> Order {
+) -> Entry {
     let (line, outlets) = (request.command_line(), wiring::outlets_with(metrics, &name));
     let (total, page, video) = (total.clone(), page.cloned(), name.clone());
-    Order::new(name, request).sparing_colours().with_outlets(outlets).when_opened(move |run| {
+    Entry::new(name, request).sparing_colours().with_outlets(outlets).when_opened(move |run| {
         run.note_command(line);
         run.add_sink(Box::new(Counting(total)));
         if shows && log::is_terminal() {

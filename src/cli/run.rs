@@ -7,9 +7,9 @@ use anyhow::Result;
 
 use lockon::Error;
 use lockon::files;
-use lockon::job;
 use lockon::media::launch;
 use lockon::request::{self, Request};
+use lockon::setup;
 
 use super::args::{JobFormat, RunArgs};
 use super::page::Page;
@@ -32,7 +32,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
         };
     }
     let (_, request) = videos.remove(0);
-    system::check_threads(job::threads(request.threads), "--threads takes fewer")?;
+    system::check_threads(setup::threads(request.threads), "--threads takes fewer")?;
     if let Some(format) = args.print_job {
         return print_job(&request, format);
     }

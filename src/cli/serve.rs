@@ -8,12 +8,12 @@ use anyhow::Result;
 
 use lockon::Error;
 use lockon::files;
-use lockon::fleet::{self, Ended, Fleet, Order, RunId};
-use lockon::job;
+use lockon::fleet::{self, Ended, Entry, Fleet, RunId};
 use lockon::media::launch;
 use lockon::media::source::Input;
 use lockon::page::Chosen;
 use lockon::request::{self, Request};
+use lockon::setup;
 use lockon::text;
 
 use super::args::ServeArgs;
@@ -37,10 +37,10 @@ pub(super) fn serve(args: &ServeArgs) -> Result<Outcome> {
     // The video to open is not known yet, so the options are checked with a camera, which accepts all of
     // them.
     Request { input: Request::new("camera:/dev/video0")?.input, ..base.clone() }.check()?;
-    job::load_templates(&base.template)?;
+    setup::load_templates(&base.template)?;
     system::allow_files();
     system::check_threads(
-        job::threads(base.threads) + system::THREADS_EACH * MOST_OPEN,
+        setup::threads(base.threads) + system::THREADS_EACH * MOST_OPEN,
         "--threads takes fewer",
     )?;
     let signals = Signals::watch()?;
@@ -54,8 +54,8 @@ pub(super) fn serve(args: &ServeArgs) -> Result<Outcome> {
             match request(args, &base, &chosen, index + 1, &open) {
                 Ok((name, request)) => {
                     index += 1;
-                    let order = order(name.clone(), request.clone(), chosen.clone(), &page);
-                    open.insert(fleet.add(order), Open { asked: (name, request), chosen });
+                    let entry = entry(name.clone(), request.clone(), chosen.clone(), &page);
+                    open.insert(fleet.add(entry), Open { asked: (name, request), chosen });
                 }
                 Err(error) => chosen.answer(Err(format!("{error:#}"))),
             }
@@ -103,19 +103,19 @@ fn request(
     Ok((name, request))
 }
 
-/// Returns the order for a run of this request.
-fn order(name: String, request: Request, chosen: Chosen, page: &Arc<Page>) -> Order {
+/// Returns the entry for a run of this request.
+fn entry(name: String, request: Request, chosen: Chosen, page: &Arc<Page>) -> Entry {
     let line = request.command_line();
     let (page, video, file) = (page.clone(), name.clone(), chosen.file.clone());
-    let order = Order::new(name, request).with_outlets(wiring::outlets()).when_opened(move |run| {
+    let entry = Entry::new(name, request).with_outlets(wiring::outlets()).when_opened(move |run| {
         run.note_command(line);
         chosen.answer(Ok(page.show(run, &video)));
         log::say(&format!("{}: opened", text::in_one_line(&video)));
         Ok(())
     });
     match file {
-        Some(file) => order.reading(file),
-        None => order,
+        Some(file) => entry.reading(file),
+        None => entry,
     }
 }
 

@@ -9,10 +9,10 @@ use lockon::config::{BackendChoice, OnDeviceLoss, SearchMethod, TrackSpec, Typed
 use lockon::control::Control;
 use lockon::devices::Devices;
 use lockon::frame::{Circumstances, Frame, FrameMeta, Picture, PixelFormat, Rect, Size, VideoFormat};
-use lockon::job::{self, Ends, Job};
 use lockon::locks::lock;
 use lockon::ports::{Delivery, Next, Sink, Source};
 use lockon::search::Search;
+use lockon::setup::{self, Ends, Setup};
 use lockon::template::Template;
 use lockon::{Error, Result};
 
@@ -84,7 +84,7 @@ fn say_speed(backend: BackendChoice, threads: Option<u16>) -> anyhow::Result<()>
     if matches!(backend, BackendChoice::Cuda(_) | BackendChoice::CudaOf(_)) && threads.is_some() {
         return Err(Error::Usage("--threads is for the CPU backend".into()).into());
     }
-    let sentence = sentence(backend, job::threads(threads))?;
+    let sentence = sentence(backend, setup::threads(threads))?;
     Ok(print(&format!("{sentence}\n"))?)
 }
 
@@ -126,10 +126,10 @@ fn rate(choice: BackendChoice, threads: usize, size: Size) -> Result<(f64, Devic
     let mut search =
         Search::new(vec![template], SearchMethod::Exhaustive, &scales, &angles, &Control::new())?;
     search.threshold = Some(THRESHOLD.parse()?);
-    let job = Job {
+    let setup = Setup {
         search: search.into(),
         tracks: vec![TrackSpec::new(middle(3), lockon::config::Moment::default())],
-        ..Job::default()
+        ..Setup::default()
     };
     let options = Options { choice, threads, ..Options::default() };
     let format = VideoFormat {
@@ -148,12 +148,12 @@ fn rate(choice: BackendChoice, threads: usize, size: Size) -> Result<(f64, Devic
         sinks: vec![Box::new(Watch(seen.clone()))],
         describe: &|format, device| {
             *lock(&used) = Some(device.clone());
-            job.describe("bench", None, format, device)
+            setup.describe("bench", None, format, device)
         },
         max_frames: None,
         control: Control::new(),
     };
-    job.run(&devices, &job::open, ends).1?;
+    setup.run(&devices, &setup::open, ends).1?;
     let device = used.into_inner().unwrap_or_else(PoisonError::into_inner).expect("frames were done");
     let seen = *lock(&seen);
     let (began, ended) = seen.began.zip(seen.ended).expect("more frames were done than warm it up");

@@ -10,10 +10,10 @@ use lockon::backend::{self, Backend, Findings, Options, Standing};
 use lockon::control::Control;
 use lockon::files;
 use lockon::frame::{FrameMeta, Picture, PixelFormat, Plane, PlaneRef};
-use lockon::job::{self, NamedTemplate, check_device};
 use lockon::output;
 use lockon::overlay::{self, Canvas, Trails};
 use lockon::results::{FrameRecord, Match, Record};
+use lockon::setup::{self, NamedTemplate, check_device};
 use lockon::still::{self, Still, Warned};
 
 use super::args::{MatchArgs, ThresholdArgs};
@@ -23,21 +23,21 @@ use super::{Outcome, explain, log, no_terminal, print};
 /// well only if there is a match.
 pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
     if let Some(output) = &args.output {
-        let templates = args.templates.iter().map(|text| job::name_and_path(text).1);
+        let templates = args.templates.iter().map(|text| setup::name_and_path(text).1);
         let inputs: Vec<_> = templates.chain([args.scene.clone()]).collect();
         check_output(&inputs, output)?;
     }
     let request = args.typed.request()?;
     let scene = load_scene(&args.scene)?;
-    let templates = job::load_templates(&args.templates)?;
+    let templates = setup::load_templates(&args.templates)?;
     let written: Vec<_> = args.output.iter().filter(|path| !files::is_stdout(path)).cloned().collect();
     args.overwrite.allow(&written)?;
     let started = Instant::now();
     let options = Options { depth: 1, ..request.options(&Control::new()) };
-    let job = request.job(templates, &options.control)?;
-    let sought = job.search.sought().expect("at least one template is required");
+    let setup = request.setup(templates, &options.control)?;
+    let sought = setup.search.sought().expect("at least one template is required");
     let standing = Standing::new(scene.luma.size());
-    let backend = job::open_for(sought, &options, &standing, request.roi, request.limits())?;
+    let backend = setup::open_for(sought, &options, &standing, request.roi, request.limits())?;
     let found = work(backend, scene.luma.as_ref())?;
     let mut record = FrameRecord { matches: found.matches, ..FrameRecord::default() };
     // The tie order of the peaks, across names too; the sort keeps the bank's order for the rest.
@@ -55,13 +55,13 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
     if args.explain {
         let standing = Standing::new(scene.luma.size());
         let limits = explain::limits(request.limits());
-        let backend = job::open_for(sought, &options, &standing, request.roi, limits)?;
+        let backend = setup::open_for(sought, &options, &standing, request.roi, limits)?;
         let found = work(backend, scene.luma.as_ref())?;
-        for NamedTemplate { template, .. } in &job.templates {
+        for NamedTemplate { template, .. } in &setup.templates {
             let of_template = |m: &&Match| m.template == *template.name();
             let places: Vec<_> = found.matches.iter().filter(of_template).collect();
             let reported = record.matches.iter().filter(of_template).count();
-            let search = explain::Search { limits: request.limits(), reported };
+            let search = explain::ExplainedSearch { limits: request.limits(), reported };
             log::say(&explain::describe(template, &places, limits.min_score, &search));
         }
     }
@@ -70,7 +70,7 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
 
 /// Loads the picture to search. Warns if its conversion lost something.
 fn load_scene(path: &Path) -> lockon::Result<Still> {
-    let (scene, loss) = job::decode_picture(&still::read(path)?, path, still::MAX_PIXELS)?.into_scene();
+    let (scene, loss) = setup::decode_picture(&still::read(path)?, path, still::MAX_PIXELS)?.into_scene();
     Warned::default().of(loss, path);
     Ok(scene)
 }

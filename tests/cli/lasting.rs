@@ -142,7 +142,7 @@ fn the_unit_for_systemd_is_valid_and_its_command_is_understood() {
     let has_systemd =
         Command::new("systemd-analyze").arg("--version").output().is_ok_and(|it| it.status.success());
     if !has_systemd {
-        return crate::say::skipped("systemd-analyze is not here");
+        return crate::test_log::skipped("systemd-analyze is not here");
     }
     let copy = place.path("lockon-camera@yard.service");
     std::fs::write(

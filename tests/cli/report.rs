@@ -74,7 +74,7 @@ fn a_report_onto_a_file_that_is_mounted_by_itself_is_written() {
         std::fs::write(place.path(file), "the one before").unwrap();
     }
     if !mounted("true").is_ok_and(|done| done.status.success()) {
-        return crate::say::skipped("nothing can be mounted here");
+        return crate::test_log::skipped("nothing can be mounted here");
     }
     let before = names(&place);
     let run =

@@ -12,7 +12,7 @@ use lockon::control::Control;
 use lockon::media::source::{Decoder, Input, SourceSpec, VideoSource};
 
 use super::*;
-use crate::say;
+use crate::test_log;
 use crate::util::{Job, MemorySink, MemorySource};
 
 /// Repeats a check until it is true, for at most 60 s.
@@ -278,7 +278,7 @@ pub(super) struct Screen {
 fn no_screen(why: &str) -> Option<Screen> {
     let is_required = std::env::var_os("LOCKON_REQUIRE_SCREEN").is_some();
     assert!(!is_required, "LOCKON_REQUIRE_SCREEN is set: {why}");
-    say::skipped(why);
+    test_log::skipped(why);
     None
 }
 

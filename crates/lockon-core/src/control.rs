@@ -8,9 +8,9 @@ use crate::change::Change;
 use crate::config::Zone;
 use crate::error::{Error, Result};
 use crate::frame::{Frame, Rect};
-use crate::kept::Kept;
 use crate::locks::lock;
 use crate::orders::{Order, Orders, Repeated, Reply, WatchedZones};
+use crate::recent_frames::RecentFrames;
 
 /// Maximum time that anything waits before it checks whether the run was stopped.
 pub const STOP_CHECK: Duration = Duration::from_millis(50);
@@ -46,7 +46,7 @@ pub struct Control {
     /// Zones, as orders leave them.
     pub(crate) zones: WatchedZones,
     /// Frames that have passed.
-    kept: Arc<Mutex<Kept>>,
+    recent_frames: Arc<Mutex<RecentFrames>>,
 }
 
 /// Controls when a run may continue with its next frame.
@@ -247,13 +247,13 @@ impl Control {
     /// A copy of a frame that has passed, as it was decoded, if it is one of the kept frames and the run is
     /// still in progress.
     pub fn kept_frame(&self, index: u64) -> Option<Frame> {
-        self.kept().get(index)
+        self.recent_frames().get(index)
     }
 
     /// Locks the kept frames. No other thread can access them while the returned guard lives.
-    pub(crate) fn kept(&self) -> MutexGuard<'_, Kept> {
+    pub(crate) fn recent_frames(&self) -> MutexGuard<'_, RecentFrames> {
         // An incomplete frame is never listed.
-        lock(&self.kept)
+        lock(&self.recent_frames)
     }
 
     /// Gives the orders of an earlier run again, at the same frames. To be called before the run begins.

@@ -97,7 +97,7 @@ impl Engine<'_> {
         let mut outcome = catch_panic(|| self.pump(&mut run))
             .unwrap_or_else(|message| Err(Error::Panicked { what: "the engine".into(), message }));
         self.control.orders.end();
-        self.control.kept().clear();
+        self.control.recent_frames().clear();
         // Slots and device memory go before the sinks are waited for.
         run.open = None;
         if let Err(Error::Stopped) = outcome {
@@ -353,7 +353,7 @@ impl Engine<'_> {
         let started = Instant::now();
         let mask = run.findings.mask.take();
         let most = self.control.orders.kept();
-        self.control.kept().keep(&frame, most);
+        self.control.recent_frames().keep(&frame, most);
         // Checked once, so that every sink gets it or none.
         if self.source.has_discarded(record.frame) {
             return Ok(());

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use crate::control::Control;
 use crate::error::{Error, Result};
 use crate::frame::{Frame, Picture, Size, VideoFormat};
-use crate::kept::Kept;
 use crate::orders::{Numbers, Order};
+use crate::recent_frames::RecentFrames;
 use crate::results::{
     Detection, Event, EventsSummary, FrameRecord, Match, OutputSummary, RunRecord, Summary, Track,
 };
@@ -169,12 +169,12 @@ pub trait Follow: Send {
     /// Sets the numbers for tracks that are not numbered yet. Called once, before the first frame.
     fn number_by(&mut self, _numbers: Numbers) {}
 
-    /// Carries an order about tracks out, before it follows anything into `next`. `kept` are frames before
+    /// Carries an order about tracks out, before it follows anything into `next`. `recent` are frames before
     /// that one.
     ///
     /// # Errors
     /// `Outside` or `Order` if it cannot be done: then nothing has changed.
-    fn obey(&mut self, order: &Order, _next: &Frame, _kept: &Kept) -> Result<()> {
+    fn obey(&mut self, order: &Order, _next: &Frame, _recent: &RecentFrames) -> Result<()> {
         Err(Error::Order { order: order.to_string(), reason: "what follows takes no orders".into() })
     }
 

@@ -63,13 +63,13 @@ mod overlay;
 #[cfg(feature = "bench")]
 mod peers;
 mod range;
-#[cfg(test)]
-#[path = "../../../tests/say.rs"]
-mod say;
 mod search;
 mod shared;
 mod surface;
 mod suspects;
+#[cfg(test)]
+#[path = "../../../tests/test_log.rs"]
+mod test_log;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::driver::{Gpu, Stream};
 use super::ncc::DeviceFrame;
-use crate::say;
+use crate::test_log;
 use lockon_core::frame::{Plane, PlaneMut, PlaneRef, Rect, Size};
 use lockon_core::template::Template;
 
@@ -16,7 +16,7 @@ pub(super) fn gpu() -> Option<Gpu> {
             panic!("no GPU: {error}")
         }
         Err(error) => {
-            say::skipped(&format!("no GPU: {error}"));
+            test_log::skipped(&format!("no GPU: {error}"));
             None
         }
     }

@@ -1,8 +1,8 @@
 //! Reports what happens to tracks to other programs: as lines, to a web server, to an MQTT broker.
 //!
 //! The engine is synchronous and never waits for any of these. A sink between them finds out what happened
-//! ([`lockon_core::watch`]) and puts it into a queue for each receiver. Each receiver has a thread. If a
-//! receiver is away or slow, its queue fills; then the oldest events are lost and counted. A receiver that
+//! ([`lockon_core::track_events`]) and puts it into a queue for each receiver. Each receiver has a thread. If
+//! a receiver is away or slow, its queue fills; then the oldest events are lost and counted. A receiver that
 //! fails gets no more events, and the others continue. At the end of a run the rest is delivered, for at most
 //! [`FAREWELL`].
 //!
@@ -46,11 +46,11 @@ use lockon_core::text;
 use lockon_run::request::{ReceiverAddress, Request};
 use lockon_run::run::{Opening, Outlet};
 
-use lockon_core::watch;
+use lockon_core::track_events;
 pub use mqtt::Forgotten;
 use mqtt::Home;
 use queue::Queue;
-use watch::{Happening, Kind, Watch};
+use track_events::{TrackEvent, TrackEventKind, TrackWatcher};
 
 /// Maximum time that the end of a run waits until all is delivered, and the same if the run was stopped.
 pub const FAREWELL: Duration = Duration::from_secs(5);
@@ -84,7 +84,7 @@ pub fn forget(typed: &str, is_forced: bool) -> Result<Forgotten> {
 }
 
 /// The messages about something that happened.
-struct Letter {
+struct Notice {
     /// The event.
     event: Bytes,
     /// The track's number.
@@ -97,7 +97,7 @@ struct Letter {
     live: Arc<[u32]>,
 }
 
-impl Letter {
+impl Notice {
     /// The size without the tracks, which all letters of a frame share.
     fn bytes(&self) -> usize {
         self.event.len() + self.track_state.len() + self.state.len()
@@ -140,9 +140,9 @@ struct AllNow<'a> {
 }
 
 impl<'a> AllNow<'a> {
-    fn of(watch: &'a Watch, when: &'a When) -> Self {
-        let (tracks, lost) = watch.counts();
-        let zones = watch.occupied().map(|(zone, inside)| (&**zone, inside)).collect();
+    fn of(watcher: &'a TrackWatcher, when: &'a When) -> Self {
+        let (tracks, lost) = watcher.counts();
+        let zones = watcher.occupied().map(|(zone, inside)| (&**zone, inside)).collect();
         Self { when, tracks, lost, zones }
     }
 }
@@ -181,8 +181,8 @@ impl Outlet for Receivers {
 
 /// Sends what happens to the tracks of a run to receivers.
 pub struct EventsSink {
-    watch: Watch,
-    happened: Vec<Happening>,
+    watcher: TrackWatcher,
+    happened: Vec<TrackEvent>,
     receivers: Vec<Receiving>,
     when: When,
     has_thumbnails: bool,
@@ -201,18 +201,18 @@ impl EventsSink {
             request.home_assistant.then(|| Home {
                 source: source.clone(),
                 zones: request.zone.iter().map(|zone| zone.name().clone()).collect(),
-                kinds: Kind::ALL.map(Kind::name).to_vec(),
+                kinds: TrackEventKind::ALL.map(TrackEventKind::name).to_vec(),
             })
         };
-        let watch = Watch::new(request.zone.clone());
+        let watcher = TrackWatcher::new(request.zone.clone());
         let mut when = When { source: source.clone(), ..When::default() };
         when.set_time(Duration::ZERO);
-        let state = json(&AllNow::of(&watch, &when))?;
+        let state = json(&AllNow::of(&watcher, &when))?;
         let addresses = request.receivers()?;
         let receivers = addresses.into_iter().map(|address| Receiving::start(address, home(), state.clone()));
         Ok(Self {
             receivers: receivers.collect::<Result<_>>()?,
-            watch,
+            watcher,
             happened: Vec::new(),
             when,
             has_thumbnails: request.event_thumbnails,
@@ -228,13 +228,13 @@ impl EventsSink {
         }
         let captured = frame.and_then(|frame| frame.circumstances.captured);
         self.when.set_time(captured.map(|at| at.elapsed()).unwrap_or_default());
-        let state = json(&AllNow::of(&self.watch, &self.when))?;
-        let live: Arc<[u32]> = self.watch.ids().collect();
+        let state = json(&AllNow::of(&self.watcher, &self.when))?;
+        let live: Arc<[u32]> = self.watcher.ids().collect();
         // All that happens to a track in a frame comes in a row, and has one picture.
         let mut pictured: Option<(u32, Option<String>)> = None;
-        for Happening { kind, track, zone, zones } in self.happened.drain(..) {
+        for TrackEvent { kind, track, zone, zones } in self.happened.drain(..) {
             self.told += 1;
-            let is_gone = kind == Kind::Gone;
+            let is_gone = kind == TrackEventKind::Gone;
             let to_picture = frame.filter(|_| self.has_thumbnails && !is_gone);
             if let Some(frame) = to_picture
                 && pictured.as_ref().is_none_or(|(id, _)| *id != track.id)
@@ -259,9 +259,9 @@ impl EventsSink {
             let now = TrackNow { when: &self.when, zones: &zones, track: &track };
             let track_state = if is_gone { Bytes::new() } else { json(&now)? };
             let (state, live) = (state.clone(), live.clone());
-            let letter = Arc::new(Letter { event: text, track: track.id, track_state, state, live });
+            let notice = Arc::new(Notice { event: text, track: track.id, track_state, state, live });
             for receiver in &mut self.receivers {
-                receiver.push(&letter);
+                receiver.push(&notice);
             }
         }
         Ok(())
@@ -319,7 +319,7 @@ impl Sink for EventsSink {
         let (frame, record) = (delivery.frame, delivery.record);
         let FrameRecord { frame: number, pts_ns, .. } = **record;
         (self.when.frame, self.when.pts_ns) = (number, pts_ns);
-        self.watch.step(record, frame.format.size, &mut self.happened);
+        self.watcher.step(record, frame.format.size, &mut self.happened);
         self.tell(Some(frame))?;
         self.check()
     }
@@ -327,7 +327,7 @@ impl Sink for EventsSink {
     /// Zones that orders add or remove count from the next frame on.
     fn note(&mut self, event: &results::Event) -> Result<()> {
         if let results::Event::Control { order, refused: None, .. } = event {
-            self.watch.obey(order, &mut self.happened);
+            self.watcher.obey(order, &mut self.happened);
             self.tell(None)?;
         }
         Ok(())
@@ -335,7 +335,7 @@ impl Sink for EventsSink {
 
     /// Waits at most [`FAREWELL`].
     fn finish(&mut self, _: &Summary) -> Result<()> {
-        self.watch.end(&mut self.happened);
+        self.watcher.end(&mut self.happened);
         self.tell(None)?;
         self.receivers.iter().for_each(|receiver| receiver.queue.close());
         let start = Instant::now();
@@ -352,7 +352,7 @@ impl Sink for EventsSink {
 /// A receiver, its queue and its thread. A thread that does not end is left behind.
 struct Receiving {
     name: String,
-    queue: Arc<Queue<Arc<Letter>>>,
+    queue: Arc<Queue<Arc<Notice>>>,
     pushed: u64,
     sent: Arc<AtomicU64>,
     /// Why nothing can be delivered any more: of standard output only, as the others are retried.
@@ -407,10 +407,10 @@ impl Receiving {
         Ok(Self { name, queue, pushed: 0, sent, failure, is_failure_told: false, ended, gives_up })
     }
 
-    fn push(&mut self, letter: &Arc<Letter>) {
+    fn push(&mut self, notice: &Arc<Notice>) {
         self.pushed += 1;
         if self.failure.get().is_none() {
-            self.queue.push(letter.clone(), letter.bytes());
+            self.queue.push(notice.clone(), notice.bytes());
         }
     }
 
@@ -459,13 +459,13 @@ impl Drop for Receiving {
 }
 
 /// Writes whole lines to standard output until the queue is closed or the reader is gone.
-async fn print(queue: &Queue<Arc<Letter>>, sent: &AtomicU64, failure: &OnceLock<std::io::Error>) {
+async fn print(queue: &Queue<Arc<Notice>>, sent: &AtomicU64, failure: &OnceLock<std::io::Error>) {
     let mut stdout = match stdout() {
         Ok(stdout) => stdout,
         Err(error) => return drop(failure.set(error)),
     };
-    while let Some(letter) = queue.next().await {
-        let line = [&letter.event[..], b"\n"].concat();
+    while let Some(notice) = queue.next().await {
+        let line = [&notice.event[..], b"\n"].concat();
         // Nothing else runs on this thread.
         match stdout.write_all(&line) {
             Ok(()) => sent.fetch_add(1, Ordering::Relaxed),

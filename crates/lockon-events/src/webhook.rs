@@ -22,7 +22,7 @@ use tokio::time::timeout;
 
 use super::outage::Outage;
 use super::queue::Queue;
-use super::{Letter, tls};
+use super::{Notice, tls};
 use lockon_run::request::Webhook;
 
 /// Maximum time until a response begins.
@@ -70,14 +70,14 @@ impl Meaning {
 
 /// Posts the events of a queue until it is closed. Drops an event that the server refuses. While the server
 /// is away, the oldest event waits, and the others behind it.
-pub(super) async fn post(to: Webhook, queue: &Queue<Arc<Letter>>, sent: &AtomicU64) {
+pub(super) async fn post(to: Webhook, queue: &Queue<Arc<Notice>>, sent: &AtomicU64) {
     let mut outage = Outage::new(&to.name);
     let server = Server::new(&to);
-    while let Some(letter) = queue.next().await {
+    while let Some(notice) = queue.next().await {
         let (mut tries, begun) = (0, Instant::now());
         loop {
             let is_taken = Arc::default();
-            let (meaning, reason) = match timeout(ANSWER, server.post(&letter, &is_taken)).await {
+            let (meaning, reason) = match timeout(ANSWER, server.post(&notice, &is_taken)).await {
                 Ok(Ok(answer)) => {
                     let status = answer.status();
                     drain(answer).await;
@@ -143,18 +143,18 @@ impl Server {
     /// Posts an event. `is_taken` becomes true when a connection accepts it.
     async fn post(
         &self,
-        letter: &Letter,
+        notice: &Notice,
         is_taken: &Arc<AtomicBool>,
     ) -> Result<Response<Incoming>, Box<dyn Error + Send + Sync>> {
         let is_taken = is_taken.clone();
-        let event = Full::new(letter.event.clone()).map_frame(move |frame| {
+        let event = Full::new(notice.event.clone()).map_frame(move |frame| {
             is_taken.store(true, Ordering::Relaxed);
             frame
         });
         // A body without a length is sent in chunks, which some servers do not accept.
         let mut request = Request::post(&self.url)
             .header(CONTENT_TYPE, "application/json")
-            .header(CONTENT_LENGTH, letter.event.len())
+            .header(CONTENT_LENGTH, notice.event.len())
             .header(USER_AGENT, concat!("lockon/", env!("CARGO_PKG_VERSION")));
         if let Some(value) = &self.authorization {
             request = request.header(AUTHORIZATION, value);
@@ -243,10 +243,10 @@ mod tests {
         }
     }
 
-    fn letter(number: usize) -> Arc<Letter> {
+    fn notice(number: usize) -> Arc<Notice> {
         let (event, empty) = (Bytes::from(format!("{{\"seq\":{number}}}")), Bytes::new());
         let live = Arc::new([]);
-        Arc::new(Letter { event, track: 1, track_state: empty.clone(), state: empty, live })
+        Arc::new(Notice { event, track: 1, track_state: empty.clone(), state: empty, live })
     }
 
     /// Posts so many events to a server with these reactions. Returns the requests that it accepted, and the
@@ -258,7 +258,7 @@ mod tests {
         let script = script.to_vec();
         std::thread::spawn(move || serve(&listener, script, &sender));
         let (queue, sent) = (Queue::new(), AtomicU64::new(0));
-        (0..events).for_each(|number| queue.push(letter(number), 1));
+        (0..events).for_each(|number| queue.push(notice(number), 1));
         queue.close();
         let login = lockon_run::request::Login { user: "me".into(), password: "s3cret".into() };
         let to = Webhook { url, login: Some(login), name: "hook".into() };
@@ -325,7 +325,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("https://{}/", listener.local_addr().unwrap());
         let (queue, sent) = (Queue::new(), AtomicU64::new(0));
-        (0..2).for_each(|number| queue.push(letter(number), 1));
+        (0..2).for_each(|number| queue.push(notice(number), 1));
         queue.close();
         let to = Webhook { url, login: None, name: "hook".into() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -333,7 +333,7 @@ mod tests {
             let longer_than_all_tries = (ANSWER + Duration::from_millis(100)) * (TRIES + 1);
             timeout(longer_than_all_tries, post(to, &queue, &sent)).await.unwrap_err();
             // It is still at the first.
-            assert_eq!(queue.next().await.unwrap().event, letter(1).event);
+            assert_eq!(queue.next().await.unwrap().event, notice(1).event);
         });
     }
 

@@ -14,8 +14,8 @@ use lockon_core::text;
 use lockon_gst::sink::Numbered;
 use lockon_gst::source::Input;
 use lockon_run::fleet;
-use lockon_run::job::NamedTemplate;
 use lockon_run::request::Request;
+use lockon_run::setup::NamedTemplate;
 
 /// Maximum characters of an error in a record.
 pub(super) const LONGEST_ERROR: usize = 2000;
@@ -164,8 +164,8 @@ impl Job {
     }
 
     /// The queue that it waits in.
-    pub fn kind(&self) -> Kind {
-        if self.live { Kind::Live } else { Kind::File }
+    pub fn kind(&self) -> JobKind {
+        if self.live { JobKind::Live } else { JobKind::File }
     }
 }
 
@@ -232,14 +232,14 @@ fn is_number(id: &str) -> bool {
 
 /// Jobs that end and jobs that never end have separate queues: a camera must not wait for files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum JobKind {
     /// It ends.
     File,
     /// A camera or a stream.
     Live,
 }
 
-impl Kind {
+impl JobKind {
     /// Its name in subjects.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -272,7 +272,7 @@ fn absolute(request: &Request, collect: bool) -> Result<Request> {
         _ => {}
     }
     for template in &mut absolute.template {
-        let (name, path) = lockon_run::job::name_and_path(template);
+        let (name, path) = lockon_run::setup::name_and_path(template);
         let path = text(&path.to_string_lossy().into_owned())?;
         *template = format!("{name}={path}");
     }
@@ -385,12 +385,12 @@ pub struct Record {
     pub files: Vec<String>,
     /// Their contents, if they come back through the farm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kept: Option<Kept>,
+    pub kept: Option<Stored>,
 }
 
 /// Results files that are stored in the farm.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct Stored {
     /// The try that made them: results of two tries differ in times, and are never mixed.
     pub by: u64,
     /// Each file, in the order of [`Record::files`].

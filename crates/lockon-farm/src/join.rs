@@ -16,7 +16,7 @@ use lockon_core::stats::Durations;
 use lockon_core::tally::Tally;
 
 /// The results of one segment.
-pub(super) struct Part {
+pub(super) struct SegmentResults {
     /// The time of its first frame, in nanoseconds; `None` for the first segment.
     pub(super) from_ns: Option<u64>,
     /// JSON Lines.
@@ -56,7 +56,7 @@ struct Foreground {
 ///
 /// # Errors
 /// `NoVideo` if they do not meet: `input` cannot be cut at these frames.
-pub(super) fn join(input: &str, parts: &[Part]) -> Result<Joined> {
+pub(super) fn join(input: &str, parts: &[SegmentResults]) -> Result<Joined> {
     let failed = |reason: String| Error::NoVideo { input: input.into(), reason };
     let (mut lines, mut rows) =
         (Vec::new(), vec![Vec::new(); parts.first().map_or(0, |part| part.rows.len())]);
@@ -249,9 +249,9 @@ mod tests {
         "{\"type\":\"run\",\"version\":\"1\",\"templates\":[{\"name\":\"a\"},{\"name\":\"b\"}]}\n";
     const END: &str = "{\"type\":\"summary\",\"frames\":2,\"seconds\":0.5,\"damaged\":1}\n";
 
-    fn part(from_ns: Option<u64>, frames: &[String], rows: &str) -> Part {
+    fn part(from_ns: Option<u64>, frames: &[String], rows: &str) -> SegmentResults {
         let lines = format!("{RUN}{}{END}", frames.concat()).into_bytes();
-        Part { from_ns, lines, rows: vec![format!("frame,name\n{rows}").into_bytes()] }
+        SegmentResults { from_ns, lines, rows: vec![format!("frame,name\n{rows}").into_bytes()] }
     }
 
     #[test]

@@ -6,13 +6,13 @@ use std::time::Duration;
 use async_nats::jetstream::message::Acker;
 use async_nats::jetstream::{AckKind, Message};
 
-use super::job::Kind;
+use super::job::JobKind;
 
 /// The default length of a lease. It is short for cameras, which no worker watches until it ends.
-pub(super) fn usual(kind: Kind) -> Duration {
+pub(super) fn usual(kind: JobKind) -> Duration {
     match kind {
-        Kind::File => Duration::from_secs(5),
-        Kind::Live => Duration::from_secs(3),
+        JobKind::File => Duration::from_secs(5),
+        JobKind::Live => Duration::from_secs(3),
     }
 }
 

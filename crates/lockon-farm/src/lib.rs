@@ -10,7 +10,7 @@
 //! searching on the fleet's threads; `runs` is the seam between the two.
 //!
 //! File by file: `access` has the server's address, `job` the stored data, `names` their names, `store` all
-//! requests; `place` and `roots` are the files that a job reads and writes; `lease`, `count`, `runs` and
+//! requests; `staging` and `roots` are the files that a job reads and writes; `lease`, `count`, `runs` and
 //! `worker` do jobs.
 
 mod access;
@@ -19,10 +19,10 @@ mod job;
 mod join;
 mod lease;
 mod names;
-mod place;
 mod roots;
 mod runs;
 mod split;
+mod staging;
 mod store;
 mod worker;
 
@@ -33,14 +33,14 @@ use tokio::runtime::Runtime;
 
 use lockon_core::error::{Error, Result};
 use lockon_core::threads;
-use store::{Found, Numbered, Store};
+use store::{Newest, NumberedRecord, Store};
 
 pub use access::{Access, Namespace};
-pub use job::{Content, Job, Kept, Kind, Progress, Record, Status, TRIES, Terms, Try, Worker};
+pub use job::{Content, Job, JobKind, Progress, Record, Status, Stored, TRIES, Terms, Try, Worker};
 pub use roots::{Allowed, Roots};
 pub use split::{Segment, Split, split};
 pub use store::{Queue, Unreadable, counts};
-pub use worker::{Drain, News, Options, work};
+pub use worker::{Drain, News, WorkerOptions, work};
 
 /// Jobs that are changed at a time: a slow server must answer each in time.
 const CHANGES: usize = 64;
@@ -50,7 +50,7 @@ const FEW: usize = 16;
 
 /// Whether videos that are cut are changed before their segments or after them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Order {
+enum Sequence {
     WholesFirst,
     PartsFirst,
 }
@@ -141,7 +141,7 @@ impl Farm {
             // Parts of an earlier cut that are not submitted now stay as they are.
             let can =
                 |record: &Record| is_without_results(record.status) && back.contains_key(&*record.job.id);
-            changed += self.change(&ids, Order::PartsFirst, can, async |record, number| {
+            changed += self.change(&ids, Sequence::PartsFirst, can, async |record, number| {
                 let job = back[&*record.job.id].clone();
                 self.queue_again(&record.job, record.again_as(job), number).await
             })?;
@@ -173,7 +173,7 @@ impl Farm {
 
     fn submit_new(&self, jobs: &[Job]) -> Result<Vec<Submitted>> {
         self.runtime.block_on(async {
-            let mut versions: Vec<(Kind, &str)> = Vec::new();
+            let mut versions: Vec<(JobKind, &str)> = Vec::new();
             for job in jobs {
                 if !versions.contains(&(job.kind(), &job.version)) {
                     versions.push((job.kind(), &job.version));
@@ -189,8 +189,8 @@ impl Farm {
                 let known = if is_new { None } else { self.store.found(&job.id).await? };
                 Ok::<_, Error>(match known {
                     None => Submitted::New,
-                    Some(Found::Record(known)) => Submitted::Known(known.record.status),
-                    Some(Found::Unreadable(_)) => Submitted::Unreadable,
+                    Some(Newest::Record(known)) => Submitted::Known(known.record.status),
+                    Some(Newest::Unreadable(_)) => Submitted::Unreadable,
                 })
             });
             let submitted: Vec<_> = stream::iter(known).buffered(store::IN_FLIGHT).try_collect().await?;
@@ -216,8 +216,8 @@ impl Farm {
         let mut records = Records::default();
         for found in self.read(self.store.records())? {
             match found {
-                Found::Record(found) => records.readable.push(found.record),
-                Found::Unreadable(bad) => records.unreadable.push(bad),
+                Newest::Record(found) => records.readable.push(found.record),
+                Newest::Unreadable(bad) => records.unreadable.push(bad),
             }
         }
         Ok(records)
@@ -255,7 +255,7 @@ impl Farm {
     pub fn cancel(&self, ids: &[String]) -> Result<Changed> {
         self.change(
             ids,
-            Order::WholesFirst,
+            Sequence::WholesFirst,
             |record| !record.status.is_final(),
             async |mut record, number| {
                 record.status = Status::Cancelled;
@@ -291,7 +291,7 @@ impl Farm {
     pub fn retry(&self, ids: &[String]) -> Result<Changed> {
         let can = |record: &Record| is_without_results(record.status);
         // A segment that ends meanwhile finds none any more that has failed.
-        self.change(ids, Order::PartsFirst, can, async |mut record, number| {
+        self.change(ids, Sequence::PartsFirst, can, async |mut record, number| {
             record.status = Status::Queued;
             record.tries.clear();
             let job = record.job.clone();
@@ -322,7 +322,7 @@ impl Farm {
         let pieces = if count > FEW { Some(self.runtime.block_on(self.store.pieces())?) } else { None };
         let can = |record: &Record| record.status.is_final() && !needed.contains(&record.job.id);
         let forget = async |record: Record, number| self.store.forget(&record, number, pieces.as_ref()).await;
-        Ok(forgotten + self.change(ids, Order::WholesFirst, can, forget)?)
+        Ok(forgotten + self.change(ids, Sequence::WholesFirst, can, forget)?)
     }
 
     /// Changes each of these jobs for which `is_for` holds, and the segments of split ones. Retries if
@@ -330,14 +330,16 @@ impl Farm {
     fn change(
         &self,
         ids: &[String],
-        order: Order,
+        sequence: Sequence,
         is_for: impl Fn(&Record) -> bool,
         change: impl AsyncFn(Record, u64) -> Result<bool>,
     ) -> Result<Changed> {
         let read = async |id: String| Ok::<_, Error>((self.store.record(&id).await?, id));
         let read_all = |ids| stream::iter(ids).map(&read).buffered(CHANGES).try_collect::<Vec<_>>();
-        let change_one = async |(mut found, id): (Option<Numbered>, String)| {
-            while let Some(Numbered { record, number, .. }) = found.filter(|found| is_for(&found.record)) {
+        let change_one = async |(mut found, id): (Option<NumberedRecord>, String)| {
+            while let Some(NumberedRecord { record, number, .. }) =
+                found.filter(|found| is_for(&found.record))
+            {
                 if change(record, number).await? {
                     return Ok(true);
                 }
@@ -349,9 +351,9 @@ impl Farm {
             let wholes = read_all(ids.to_vec()).await?;
             let parts = wholes.iter().filter_map(|(found, _)| found.as_ref());
             let parts = read_all(parts.flat_map(|found| found.record.job.parts()).collect()).await?;
-            let in_order = match order {
-                Order::WholesFirst => [wholes, parts],
-                Order::PartsFirst => [parts, wholes],
+            let in_order = match sequence {
+                Sequence::WholesFirst => [wholes, parts],
+                Sequence::PartsFirst => [parts, wholes],
             };
             let mut changed = 0;
             for jobs in in_order {

@@ -8,7 +8,7 @@
 //! | `lockon-NS-results` | results files that come back through the farm, in pieces | piece |
 
 use super::access::Namespace;
-use super::job::{Job, Kind};
+use super::job::{Job, JobKind};
 
 #[derive(Debug, Clone)]
 pub(super) struct Names {
@@ -39,18 +39,18 @@ impl Names {
     }
 
     /// The subjects of the consumer of a kind and version.
-    pub(super) fn queue_of(&self, kind: Kind, version: &str) -> String {
+    pub(super) fn queue_of(&self, kind: JobKind, version: &str) -> String {
         format!("{}.*", self.queue(kind, version))
     }
 
-    pub(super) fn consumer(kind: Kind, version: &str) -> String {
+    pub(super) fn consumer(kind: JobKind, version: &str) -> String {
         format!("{}-{}", kind.name(), in_subject(version))
     }
 
     /// The kind and version of a consumer's jobs.
-    pub(super) fn of_consumer(name: &str) -> Option<(Kind, String)> {
+    pub(super) fn of_consumer(name: &str) -> Option<(JobKind, String)> {
         let (kind, version) = name.split_once('-')?;
-        let kind = [Kind::File, Kind::Live].into_iter().find(|known| known.name() == kind)?;
+        let kind = [JobKind::File, JobKind::Live].into_iter().find(|known| known.name() == kind)?;
         // Any client can make a consumer, and its name is shown.
         let is_ours = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if !version.chars().all(is_ours) {
@@ -91,7 +91,7 @@ impl Names {
         format!("lockon.{}.{what}", self.namespace)
     }
 
-    fn queue(&self, kind: Kind, version: &str) -> String {
+    fn queue(&self, kind: JobKind, version: &str) -> String {
         format!("{}.{}.{}", self.prefix("queue"), kind.name(), in_subject(version))
     }
 }

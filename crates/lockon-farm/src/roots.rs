@@ -316,7 +316,7 @@ impl Roots {
     /// outputs.
     fn open_others(&self, asked: &mut Asked, stays: bool) -> Result<()> {
         for index in 0..asked.request.template.len() {
-            let (name, path) = lockon_run::job::name_and_path(&asked.request.template[index]);
+            let (name, path) = lockon_run::setup::name_and_path(&asked.request.template[index]);
             if name.contains('=') || name.is_empty() {
                 let text = format!("template {}: give it a name without `=`, NAME=PATH", path.display());
                 return Err(Error::Usage(text));
@@ -621,8 +621,8 @@ mod tests {
         symlink(path("out"), path("in/out")).unwrap();
         let read = |path: &Path| std::fs::read_to_string(path).unwrap();
         let bound = &asked.bound;
-        assert_eq!(read(&lockon_run::job::name_and_path(&bound.template[0]).1), "http://host/t.png");
-        assert_eq!(lockon_run::job::name_and_path(&bound.template[0]).0, "t");
+        assert_eq!(read(&lockon_run::setup::name_and_path(&bound.template[0]).1), "http://host/t.png");
+        assert_eq!(lockon_run::setup::name_and_path(&bound.template[0]).0, "t");
         assert_eq!(read(bound.credentials.as_ref().unwrap()), "http://host/login");
         assert_eq!(read(bound.control.as_ref().unwrap()), "http://host/run.jsonl");
         assert_eq!(bound.events[0].address().unwrap(), "http://host/hook");

@@ -1,5 +1,5 @@
 //! The seam between the farm, which waits for a server, and a fleet, which has threads of its own: one thread
-//! that passes orders to the fleet and ends of runs back.
+//! that passes entries to the fleet and ends of runs back.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,9 +10,9 @@ use tokio::sync::oneshot;
 
 use lockon_core::error::Result;
 use lockon_core::threads;
-use lockon_run::fleet::{Ended, Fleet, Order, RunId};
+use lockon_run::fleet::{Ended, Entry, Fleet, RunId};
 
-/// Time between two checks for orders while runs are active: an order waits at most this long, an end not at
+/// Time between two checks for entries while runs are active: an entry waits at most this long, an end not at
 /// all.
 const TICK: Duration = Duration::from_millis(4);
 
@@ -26,7 +26,7 @@ pub(super) struct Runs {
 pub(super) type Ticket = u64;
 
 enum Ask {
-    Begin(Ticket, Box<Order>, oneshot::Sender<Ended>),
+    Begin(Ticket, Box<Entry>, oneshot::Sender<Ended>),
     Stop(Ticket),
 }
 
@@ -41,11 +41,11 @@ impl Runs {
     }
 
     /// Begins a run; its end comes through the channel.
-    pub(super) fn begin(&self, order: Order) -> (Ticket, oneshot::Receiver<Ended>) {
+    pub(super) fn begin(&self, entry: Entry) -> (Ticket, oneshot::Receiver<Ended>) {
         let (tell, ended) = oneshot::channel();
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
         // Without the thread the channel is closed, and the caller gets an error.
-        let _ = self.asks.send(Ask::Begin(ticket, Box::new(order), tell));
+        let _ = self.asks.send(Ask::Begin(ticket, Box::new(entry), tell));
         (ticket, ended)
     }
 
@@ -61,8 +61,8 @@ fn serve(files: usize, asked: &Receiver<Ask>) {
     loop {
         let wait = if waiting.is_empty() { Duration::from_hours(1) } else { Duration::ZERO };
         match asked.recv_timeout(wait) {
-            Ok(Ask::Begin(ticket, order, tell)) => {
-                waiting.insert(fleet.add(*order), (ticket, tell));
+            Ok(Ask::Begin(ticket, entry, tell)) => {
+                waiting.insert(fleet.add(*entry), (ticket, tell));
                 continue;
             }
             Ok(Ask::Stop(ticket)) => {

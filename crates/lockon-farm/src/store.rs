@@ -26,7 +26,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::access::{Access, Denied};
-use super::job::{Content, Job, Kind, Record, Status, Worker};
+use super::job::{Content, Job, JobKind, Record, Status, Worker};
 use super::lease;
 use super::names::Names;
 use lockon_core::error::{Error, Result};
@@ -109,7 +109,7 @@ pub(super) struct Store {
 }
 
 /// A record and its number, which is needed to replace it.
-pub(super) struct Numbered {
+pub(super) struct NumberedRecord {
     pub(super) record: Record,
     pub(super) number: u64,
     /// When it was written, by the server's clock, in nanoseconds; 0 if that is not known.
@@ -127,14 +127,14 @@ pub struct Unreadable {
 }
 
 /// The newest record of a job.
-pub(super) enum Found {
-    Record(Box<Numbered>),
+pub(super) enum Newest {
+    Record(Box<NumberedRecord>),
     Unreadable(Unreadable),
 }
 
 /// The part of each message that a list needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum MessagePart {
     All,
     Subject,
 }
@@ -296,7 +296,7 @@ impl Store {
     }
 
     /// As [`Self::stream`], without a request for its state.
-    async fn unseen(&self, what: &str) -> Result<Stream<()>> {
+    async fn stream_without_info(&self, what: &str) -> Result<Stream<()>> {
         let stream = self.context.get_stream_no_info(self.names.stream(what)).await;
         stream.map_err(|error| self.away(error))
     }
@@ -305,7 +305,7 @@ impl Store {
     /// `None`.
     pub(super) async fn consumer(
         &self,
-        kind: Kind,
+        kind: JobKind,
         version: &str,
         lease: Option<Duration>,
     ) -> Result<PullConsumer> {
@@ -348,17 +348,17 @@ impl Store {
             let info = info.map_err(|error| self.away(error))?;
             if let Some((kind, version)) = Names::of_consumer(&info.name) {
                 let (waiting, held) = (info.num_pending, info.num_ack_pending as u64);
-                queues.push(Queue { is_live: kind == Kind::Live, version, waiting, held });
+                queues.push(Queue { is_live: kind == JobKind::Live, version, waiting, held });
             }
         }
         Ok(queues)
     }
 
     /// The record of a job; `None` also if it cannot be read.
-    pub(super) async fn record(&self, id: &str) -> Result<Option<Numbered>> {
+    pub(super) async fn record(&self, id: &str) -> Result<Option<NumberedRecord>> {
         Ok(match self.found(id).await? {
-            Some(Found::Record(found)) => Some(*found),
-            Some(Found::Unreadable(Unreadable { reason, .. })) => {
+            Some(Newest::Record(found)) => Some(*found),
+            Some(Newest::Unreadable(Unreadable { reason, .. })) => {
                 tracing::warn!("farm: the record of job {id} cannot be read: {reason}");
                 None
             }
@@ -367,14 +367,14 @@ impl Store {
     }
 
     /// The record of a job, readable or not.
-    pub(super) async fn found(&self, id: &str) -> Result<Option<Found>> {
+    pub(super) async fn found(&self, id: &str) -> Result<Option<Newest>> {
         let Some(message) = self.last("state", self.names.state(id)).await? else { return Ok(None) };
         let at_ns = message.time.unix_timestamp_nanos();
-        Ok(Some(Found::read(id, &message.payload, message.sequence, at_ns)))
+        Ok(Some(Newest::read(id, &message.payload, message.sequence, at_ns)))
     }
 
     async fn last(&self, what: &str, subject: String) -> Result<Option<StreamMessage>> {
-        let stream = self.unseen(what).await?;
+        let stream = self.stream_without_info(what).await?;
         match stream.direct_get_last_for_subject(subject).await {
             Ok(message) => Ok(Some(message)),
             Err(error) if error.kind() == DirectGetErrorKind::NotFound => Ok(None),
@@ -435,7 +435,7 @@ impl Store {
 
     /// The number of a job's message in the queue, whether or not a worker holds it.
     pub(super) async fn queued(&self, job: &Job) -> Result<Option<u64>> {
-        let stream = self.unseen("queue").await?;
+        let stream = self.stream_without_info("queue").await?;
         match stream.get_last_raw_message_by_subject(&self.names.queued(job)).await {
             Ok(message) => Ok(Some(message.sequence)),
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
@@ -499,7 +499,7 @@ impl Store {
     pub(super) async fn pieces(&self) -> Result<HashMap<String, Vec<u64>>> {
         let read =
             |message: &Message| Ok(message.info().map_err(|error| self.silent(error))?.stream_sequence);
-        let found = self.list("results", self.names.all("results"), Part::Subject, read).await?;
+        let found = self.list("results", self.names.all("results"), MessagePart::Subject, read).await?;
         let mut pieces = HashMap::<_, Vec<_>>::new();
         for (subject, number) in found {
             if let Some(id) = self.names.job_of_piece(&subject) {
@@ -512,7 +512,7 @@ impl Store {
     /// Deletes a message; false if it was not there. For many messages this is much faster than purging their
     /// subjects, for which a server looks at all messages.
     async fn delete(&self, what: &str, number: u64) -> Result<bool> {
-        let stream = self.unseen(what).await?;
+        let stream = self.stream_without_info(what).await?;
         match stream.delete_message(number).await {
             Ok(is_deleted) => Ok(is_deleted),
             Err(error) if matches!(error.kind(), DeleteMessageErrorKind::JetStream(_)) => Ok(false),
@@ -521,16 +521,16 @@ impl Store {
     }
 
     async fn purge(&self, what: &str, subject: String) -> Result<()> {
-        let stream = self.unseen(what).await?;
+        let stream = self.stream_without_info(what).await?;
         stream.purge().filter(subject).await.map(drop).map_err(|error| self.away(error))
     }
 
     /// The records of all jobs, in the order in which they last changed.
-    pub(super) async fn records(&self) -> Result<Vec<Found>> {
+    pub(super) async fn records(&self) -> Result<Vec<Newest>> {
         let all = self.names.all("state");
         let read = |message: &Message| {
             let number = message.info().map_err(|error| self.silent(error))?.stream_sequence;
-            Ok(Found::read(last_word(&message.subject), &message.payload, number, 0))
+            Ok(Newest::read(last_word(&message.subject), &message.payload, number, 0))
         };
         self.newest("state", all, read).await
     }
@@ -575,7 +575,7 @@ impl Store {
         subject: String,
         read: impl Fn(&Message) -> Result<T>,
     ) -> Result<Vec<T>> {
-        let found = self.list(what, subject, Part::All, read).await?;
+        let found = self.list(what, subject, MessagePart::All, read).await?;
         // Messages that were replaced meanwhile come twice.
         let mut subjects = HashSet::with_capacity(found.len());
         let newest =
@@ -590,7 +590,7 @@ impl Store {
         &self,
         what: &str,
         subject: String,
-        part: Part,
+        part: MessagePart,
         read: impl Fn(&Message) -> Result<T>,
     ) -> Result<Vec<(String, T)>> {
         let stream = self.stream(what).await?;
@@ -653,7 +653,7 @@ impl Store {
         &self,
         stream: &Stream,
         subject: String,
-        part: Part,
+        part: MessagePart,
     ) -> Result<Consumer<push::OrderedConfig>> {
         let mut tries = 0;
         loop {
@@ -661,7 +661,7 @@ impl Store {
                 deliver_subject: self.client.new_inbox(),
                 filter_subject: subject.clone(),
                 deliver_policy: DeliverPolicy::All,
-                headers_only: part == Part::Subject,
+                headers_only: part == MessagePart::Subject,
                 ..push::OrderedConfig::default()
             };
             tries += 1;
@@ -699,7 +699,7 @@ impl Store {
     /// The stored results files of a job; `None` unless all are there and complete.
     pub(super) async fn results(&self, record: &Record) -> Result<Option<Vec<Vec<u8>>>> {
         let Some(kept) = &record.kept else { return Ok(None) };
-        let stream = self.unseen("results").await?;
+        let stream = self.stream_without_info("results").await?;
         let mut files = Vec::with_capacity(kept.files.len());
         for (file, content) in kept.files.iter().enumerate() {
             let mut bytes = Vec::new();
@@ -736,7 +736,7 @@ impl Store {
     }
 }
 
-impl Found {
+impl Newest {
     /// Reads the record of a job.
     fn read(id: &str, payload: &[u8], number: u64, at_ns: i128) -> Self {
         // An error quotes the record.
@@ -746,7 +746,7 @@ impl Found {
         };
         match serde_json::from_slice::<Record>(payload) {
             Ok(record) if record.job.id == id => match record.job.check_numbers() {
-                Ok(()) => Self::Record(Numbered { record, number, at_ns }.into()),
+                Ok(()) => Self::Record(NumberedRecord { record, number, at_ns }.into()),
                 Err(error) => unreadable(error.to_string()),
             },
             Ok(record) => unreadable(format!("it is the record of job {:?}", record.job.id)),

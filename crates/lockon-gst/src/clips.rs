@@ -45,7 +45,7 @@ const MOST_ENDING: usize = 8;
 
 /// Where clips go, and what they hold.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct ClipSpec {
     /// The files' names: `{name}` is the appearance's name, `{n}` its number.
     pub pattern: String,
     /// Time before and after each appearance.
@@ -132,7 +132,7 @@ fn harmless(name: &str) -> String {
 
 /// A [`Sink`] that writes clips.
 pub struct Clips {
-    wanted: Wanted,
+    wanted: ClipSpec,
     /// Shared with the thread that copies.
     names: Arc<Mutex<Names>>,
     watch: Appearances,
@@ -170,7 +170,7 @@ struct Clip {
     next: u64,
     is_over: bool,
     sink: VideoSink,
-    place: Place,
+    reservation: Reservation,
 }
 
 /// The thread that copies.
@@ -200,7 +200,7 @@ struct Names {
 type Seen = (SystemTime, u64);
 
 /// The file of a clip, reserved as long as this exists. Removes a file that it created and that stayed empty.
-struct Place {
+struct Reservation {
     path: PathBuf,
     is_new: bool,
     /// Its lock is the reservation.
@@ -227,7 +227,7 @@ impl Names {
     }
 
     /// Reserves the file of the next clip of an appearance.
-    fn reserve(&mut self, label: &str) -> Place {
+    fn reserve(&mut self, label: &str) -> Reservation {
         let name = harmless(label);
         let key = if self.pattern.contains("{name}") { name.clone() } else { String::new() };
         let number = self.numbers.entry(key).or_default();
@@ -241,9 +241,9 @@ impl Names {
                 continue;
             }
             let is_as_before = self.replaceable.get(&path).is_some_and(|before| seen(&path) == *before);
-            if let Some(place) = Place::take(&path, is_as_before) {
+            if let Some(reservation) = Reservation::take(&path, is_as_before) {
                 self.written.push(path);
-                return place;
+                return reservation;
             }
         }
     }
@@ -254,7 +254,7 @@ fn seen(path: &Path) -> Option<Seen> {
     Some((about.modified().ok()?, about.len()))
 }
 
-impl Place {
+impl Reservation {
     /// Reserves a file, a new one or one that may be replaced; `None` if it is another's. What prevents
     /// writing there is left to the writer, which has the words for it.
     fn take(path: &Path, may_be_replaced: bool) -> Option<Self> {
@@ -281,7 +281,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Reservation {
     fn drop(&mut self) {
         if self.is_new && self.path.metadata().is_ok_and(|about| about.is_file() && about.len() == 0) {
             let _ = std::fs::remove_file(&self.path);
@@ -294,7 +294,7 @@ impl Clips {
     ///
     /// # Errors
     /// As [`check`]; `File` if the folder cannot be written to; `Stopped` if `control` was.
-    pub fn open(mut wanted: Wanted, control: &Control) -> Result<Self> {
+    pub fn open(mut wanted: ClipSpec, control: &Control) -> Result<Self> {
         check(&wanted.pattern)?;
         let probe = wanted.pattern.replace("{name}", "probe").replace("{n}", "0");
         lockon_core::files::check_writable(Path::new(&probe))?;
@@ -348,9 +348,9 @@ impl Clips {
                 let mut outcome = Ok(());
                 for Cut { label, from_ns, to_ns } in waiting {
                     // Reserved here: clips that wait keep no file open.
-                    let place = lock(&names).reserve(&label);
-                    let (file, to) = (file.clone(), place.path.clone());
-                    let job = copying::Job { file, to, from_ns, to_ns, has_sound };
+                    let reservation = lock(&names).reserve(&label);
+                    let (file, to) = (file.clone(), reservation.path.clone());
+                    let job = copying::CopyJob { file, to, from_ns, to_ns, has_sound };
                     if let Err(error) = copying::copy(&job) {
                         tracing::error!("{error}");
                         outcome = outcome.and(Err(error));
@@ -428,7 +428,7 @@ impl Clips {
             }
             let from_ns = start_ns.saturating_sub(padding);
             let first = self.kept.iter().find(|kept| kept.ns >= from_ns).map(|kept| kept.frame.meta.index);
-            let (sink, place) = match self.start(&appearance) {
+            let (sink, reservation) = match self.start(&appearance) {
                 Ok(begun) => begun,
                 Err(error) => {
                     self.fail(error);
@@ -436,20 +436,20 @@ impl Clips {
                 }
             };
             let next = first.unwrap_or(appearance.start.frame);
-            self.open.push(Clip { appearance, limit_ns, next, is_over: false, sink, place });
+            self.open.push(Clip { appearance, limit_ns, next, is_over: false, sink, reservation });
         }
     }
 
     /// Begins the file of a clip.
-    fn start(&mut self, appearance: &Appearance) -> Result<(VideoSink, Place)> {
-        let place = lock(&self.names).reserve(&appearance.label());
-        let sink = VideoSink::file(&place.path, View::Overlay, self.wanted.sound.clone())?;
+    fn start(&mut self, appearance: &Appearance) -> Result<(VideoSink, Reservation)> {
+        let reservation = lock(&self.names).reserve(&appearance.label());
+        let sink = VideoSink::file(&reservation.path, View::Overlay, self.wanted.sound.clone())?;
         let mut sink = sink.from_zero().plain();
         sink.belong_to(&self.control);
         if let (Some(run), Some(format)) = (&self.run, &self.format) {
             sink.begin(run, format)?;
         }
-        Ok((sink, place))
+        Ok((sink, reservation))
     }
 
     /// Reports the error of a clip. The first one is the run's.
@@ -478,10 +478,10 @@ impl Clips {
 
     /// Completes the file of a clip, on a thread: an encoder takes a while for its last frames.
     fn end(&mut self, clip: Clip) {
-        let Clip { mut sink, place, .. } = clip;
+        let Clip { mut sink, reservation, .. } = clip;
         let complete = move || {
             let finished = sink.finish(&Summary::default());
-            drop(place);
+            drop(reservation);
             finished
         };
         match std::thread::Builder::new().name("lockon-clip".to_owned()).spawn(complete) {
@@ -592,7 +592,7 @@ mod tests {
         let pattern = folder.join("{name}-{n}.mkv").to_str().unwrap().to_owned();
         let padding = TimeSpan::default();
         let mut clips =
-            Clips::open(Wanted { pattern, padding, file: None, sound: None, hiding }, &Control::new())
+            Clips::open(ClipSpec { pattern, padding, file: None, sound: None, hiding }, &Control::new())
                 .unwrap();
         clips.begin(&run_record(), &format("I420", 160, 120, (25, 1))).unwrap();
         clips
@@ -706,7 +706,8 @@ mod tests {
             let threads = runs.map(|names| scope.spawn(reserve(names)));
             threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
         });
-        let paths: std::collections::BTreeSet<_> = places.iter().map(|place| &place.path).collect();
+        let paths: std::collections::BTreeSet<_> =
+            places.iter().map(|reservation| &reservation.path).collect();
         assert_eq!(paths.len(), 80);
         let mut names = Names::of(&pattern);
         // A file that has changed since the run began is another's.

@@ -40,7 +40,7 @@ const SILENCE: gst::ClockTime = gst::ClockTime::from_seconds(1);
 
 /// A clip that is copied.
 #[derive(Debug, Clone)]
-pub(crate) struct Job {
+pub(crate) struct CopyJob {
     /// Where it is copied from.
     pub(crate) file: PathBuf,
     /// Where it goes.
@@ -104,7 +104,7 @@ pub(crate) fn check(file: &Path, to: &Path, control: &Control) -> Result<(), Str
 ///
 /// # Errors
 /// `Output`.
-pub(crate) fn copy(job: &Job) -> Result<()> {
+pub(crate) fn copy(job: &CopyJob) -> Result<()> {
     let mut is_created = false;
     let copied = Container::of(&job.to).map_err(|error| error.to_string());
     let copied = copied.and_then(|container| try_copy(job, container, &mut is_created));
@@ -115,7 +115,7 @@ pub(crate) fn copy(job: &Job) -> Result<()> {
     copied.map_err(|reason| Error::Output { name: job.to.display().to_string(), reason })
 }
 
-fn try_copy(job: &Job, container: &Container, is_created: &mut bool) -> Result<(), String> {
+fn try_copy(job: &CopyJob, container: &Container, is_created: &mut bool) -> Result<(), String> {
     // A run that was asked to end still completes its clips.
     let control = Control::new();
     let reading = Reading::video(&job.file, &control)?;
@@ -650,7 +650,7 @@ mod tests {
             file.display()
         ));
         check(&file, &to, &Control::new()).unwrap();
-        copy(&Job { file, to: to.clone(), from_ns: 0, to_ns: 1_000_000_000, has_sound: false }).unwrap();
+        copy(&CopyJob { file, to: to.clone(), from_ns: 0, to_ns: 1_000_000_000, has_sound: false }).unwrap();
         assert_eq!(packets(&to, Kind::Video), 8);
     }
 
@@ -663,8 +663,13 @@ mod tests {
              filesink location={} audiotestsrc num-buffers=750 samplesperbuffer=800 ! audio/x-raw,rate=8000,channels=1 ! vorbisenc ! mux.",
             file.display()
         ));
-        let job =
-            Job { file: file.clone(), to: to.clone(), from_ns: 0, to_ns: 75_000_000_000, has_sound: true };
+        let job = CopyJob {
+            file: file.clone(),
+            to: to.clone(),
+            from_ns: 0,
+            to_ns: 75_000_000_000,
+            has_sound: true,
+        };
         copy(&job).unwrap();
         assert_eq!(packets(&to, Kind::Video), 4);
         assert_eq!(packets(&to, Kind::Sound), packets(&file, Kind::Sound));
@@ -773,7 +778,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (file, to) = (dir.path().join("a.mkv"), dir.path().join("clip.mkv"));
         std::fs::write(&to, "mine").unwrap();
-        let job = Job { file: file.clone(), to: to.clone(), from_ns: 0, to_ns: 1, has_sound: false };
+        let job = CopyJob { file: file.clone(), to: to.clone(), from_ns: 0, to_ns: 1, has_sound: false };
         assert!(copy(&job).unwrap_err().to_string().contains("a.mkv"));
         assert_eq!(std::fs::read(&to).unwrap(), b"mine");
         play(&format!(

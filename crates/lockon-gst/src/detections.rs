@@ -9,7 +9,7 @@ use lockon_core::results::Detection;
 
 /// Selects the detections to follow.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Wanted {
+pub struct DetectionFilter {
     /// Their classes, as the detector names them; all if none is named.
     pub labels: Vec<String>,
     /// The least score.
@@ -19,7 +19,7 @@ pub struct Wanted {
 /// A field that the regions of lockon's own elements have, and no detector's.
 pub const OWN_FIELD: &str = "roi-id";
 
-impl Wanted {
+impl DetectionFilter {
     /// Returns the detection if it is wanted, as far as it lies in the frame. NaN is no score.
     fn take(&self, label: &str, score: f64, rect: Rect, frame: Size) -> Option<Detection> {
         let is_wanted = self.labels.is_empty() || self.labels.iter().any(|name| name == label);
@@ -34,7 +34,7 @@ impl Wanted {
 /// parameters, as DL Streamer has it, 1 where there is none. Then, with the feature `v1_24`, the object
 /// detections among analytics metadata that are not there as a region too. Those of lockon's own elements are
 /// left out.
-pub fn of(buffer: &gst::BufferRef, wanted: &Wanted, frame: Size) -> Vec<Detection> {
+pub fn of(buffer: &gst::BufferRef, wanted: &DetectionFilter, frame: Size) -> Vec<Detection> {
     let mut found = Vec::new();
     for region in buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>() {
         if region.params().any(|param| param.has_field(OWN_FIELD)) {
@@ -59,7 +59,7 @@ pub mod analytics {
     use gst_analytics::prelude::*;
     use gst_analytics::{AnalyticsODMtd, AnalyticsRelationMeta};
 
-    use super::{Detection, Rect, Size, Wanted, rect_of};
+    use super::{Detection, DetectionFilter, Rect, Size, rect_of};
 
     /// An object detection among a buffer's analytics metadata.
     #[derive(Debug, Clone)]
@@ -94,7 +94,12 @@ pub mod analytics {
     }
 
     /// Adds detections that are wanted and do not lie on the buffer as a region of interest too.
-    pub(super) fn add(buffer: &gst::BufferRef, wanted: &Wanted, frame: Size, found: &mut Vec<Detection>) {
+    pub(super) fn add(
+        buffer: &gst::BufferRef,
+        wanted: &DetectionFilter,
+        frame: Size,
+        found: &mut Vec<Detection>,
+    ) {
         for Entry { label, rect, score, .. } in entries(buffer) {
             let mut regions = buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>();
             if !regions.any(|region| region.roi_type() == label && rect_of(&region) == rect) {
@@ -107,13 +112,13 @@ pub mod analytics {
 /// Detections of frames that are on their way to the tracker.
 #[derive(Debug, Default)]
 pub struct Detected {
-    wanted: Option<Wanted>,
+    wanted: Option<DetectionFilter>,
     waiting: VecDeque<(u64, Vec<Detection>)>,
 }
 
 impl Detected {
     /// Returns a collector of wanted detections; it collects none if `wanted` is `None`.
-    pub fn new(wanted: Option<Wanted>) -> Self {
+    pub fn new(wanted: Option<DetectionFilter>) -> Self {
         Self { wanted, waiting: VecDeque::new() }
     }
 
@@ -167,7 +172,8 @@ mod tests {
         let own = gst::Structure::builder("track").field(OWN_FIELD, 1).build();
         region(writable, "person", (7, 7, 9, 9), &[own]);
         let found = |labels: &[&str], min_score| {
-            let wanted = Wanted { labels: labels.iter().map(|&label| label.into()).collect(), min_score };
+            let wanted =
+                DetectionFilter { labels: labels.iter().map(|&label| label.into()).collect(), min_score };
             let place = |d: Detection| (d.label.to_string(), (d.x, d.y, d.w, d.h), d.score);
             of(&buffer, &wanted, Size::new(100, 60)).into_iter().map(place).collect::<Vec<_>>()
         };
@@ -181,7 +187,7 @@ mod tests {
     #[test]
     fn each_frame_gets_its_own_detections_and_those_of_dropped_frames_nobody() {
         gst::init().unwrap();
-        let mut detected = Detected::new(Some(Wanted::default()));
+        let mut detected = Detected::new(Some(DetectionFilter::default()));
         for index in 0..6 {
             let mut buffer = gst::Buffer::new();
             if index % 2 == 0 {

@@ -26,14 +26,14 @@ pub mod log;
 pub mod pick;
 mod pinned;
 pub mod sample;
-#[cfg(test)]
-#[path = "../../../tests/say.rs"]
-mod say;
 pub mod sink;
 mod sound;
 pub mod source;
 pub mod stills;
 mod stuck;
+#[cfg(test)]
+#[path = "../../../tests/test_log.rs"]
+mod test_log;
 #[cfg(test)]
 mod testing;
 pub mod truncated;

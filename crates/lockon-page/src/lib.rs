@@ -24,7 +24,7 @@
 //! | `resize.rs` | scales planes |
 //! | `shown.rs` | a run as it is given to the page |
 //! | `video.rs` | the current state of a run |
-//! | `happenings.rs` | the last events of its tracks |
+//! | `recent_events.rs` | the last events of its tracks |
 //! | `searched.rs` | the current search, after all changes |
 //! | `history.rs` | the records of the last frames |
 //! | `memory.rs` | the memory limit for kept frames, over all runs |
@@ -37,7 +37,6 @@ mod asked;
 mod feed;
 mod folder;
 mod guard;
-mod happenings;
 mod history;
 mod listen;
 mod live;
@@ -47,6 +46,7 @@ mod metrics;
 mod offers;
 mod orders;
 mod picture;
+mod recent_events;
 mod rehearsal;
 mod resize;
 mod searched;
@@ -73,7 +73,7 @@ use lockon_run::request::ListenAddress;
 use guard::Guard;
 use listen::Server;
 use lobby::Lobby;
-use memory::Memory;
+use memory::MemoryBudget;
 use offers::Offers;
 use sink::PageSink;
 use video::Video;
@@ -125,7 +125,7 @@ struct Shared {
     /// Places for template pictures on their way here.
     sent: Arc<Semaphore>,
     /// Memory for kept frames.
-    memory: Arc<Memory>,
+    memory: Arc<MemoryBudget>,
     /// One picture is made at a time: the rest of the processor belongs to the runs.
     painters: Arc<Semaphore>,
     lobby: Lobby,

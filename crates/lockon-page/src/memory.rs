@@ -7,22 +7,22 @@ use std::sync::{Arc, Mutex};
 const BYTES: usize = 512 << 20;
 
 /// The bytes that are left.
-pub(super) struct Memory(Mutex<usize>);
+pub(super) struct MemoryBudget(Mutex<usize>);
 
-impl Default for Memory {
+impl Default for MemoryBudget {
     fn default() -> Self {
         Self(Mutex::new(BYTES))
     }
 }
 
 /// The bytes of one video, returned when this is dropped.
-pub(super) struct Part {
-    memory: Arc<Memory>,
+pub(super) struct Reservation {
+    memory: Arc<MemoryBudget>,
     bytes: usize,
 }
 
-impl Part {
-    pub(super) fn none_of(memory: &Arc<Memory>) -> Self {
+impl Reservation {
+    pub(super) fn none_of(memory: &Arc<MemoryBudget>) -> Self {
         Self { memory: memory.clone(), bytes: 0 }
     }
 
@@ -41,7 +41,7 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for Reservation {
     fn drop(&mut self) {
         self.take(0, 0);
     }
@@ -53,8 +53,8 @@ mod tests {
 
     #[test]
     fn all_videos_together_get_no_more_than_there_is_and_each_gets_something() {
-        let memory = Arc::new(Memory::default());
-        let mut parts: Vec<_> = (0..500).map(|_| Part::none_of(&memory)).collect();
+        let memory = Arc::new(MemoryBudget::default());
+        let mut parts: Vec<_> = (0..500).map(|_| Reservation::none_of(&memory)).collect();
         // A frame of 2160p.
         let frame = 12 << 20;
         let granted: Vec<_> = parts.iter_mut().map(|part| part.take(240, frame)).collect();

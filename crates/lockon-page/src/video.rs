@@ -18,9 +18,9 @@ use lockon_core::text;
 
 use super::feed::{Feed, Look};
 use super::folder::Folder;
-use super::happenings::{Happened, Happenings, ShownZone};
 use super::history::History;
-use super::memory::{Memory, Part};
+use super::memory::{MemoryBudget, Reservation};
+use super::recent_events::{RecentEvents, ShownEvent, ShownZone};
 use super::searched::Searched;
 use super::{KEPT, Shown};
 
@@ -85,7 +85,7 @@ struct State {
     search: Searched,
     names: BTreeMap<u32, String>,
     log: VecDeque<Logged>,
-    happenings: Happenings,
+    recent_events: RecentEvents,
     /// When events last caused a report.
     reported: Option<Instant>,
     frames: u64,
@@ -108,7 +108,7 @@ struct Viewers {
     /// Browsers in which a box is being drawn.
     draw: usize,
     /// Memory for the frames kept for them.
-    part: Part,
+    reserved: Reservation,
 }
 
 /// An entry of the log: an order, or something that the source did.
@@ -151,7 +151,7 @@ pub(super) struct Status {
     viewers: usize,
     names: BTreeMap<u32, String>,
     zones: Vec<ShownZone>,
-    happened: Vec<Happened>,
+    happened: Vec<ShownEvent>,
     events: Vec<Logged>,
     error: Option<String>,
 }
@@ -173,7 +173,12 @@ impl Spread {
 }
 
 impl Video {
-    pub(super) fn new(id: usize, shown: Shown, memory: &Arc<Memory>, folder: Option<Arc<Folder>>) -> Self {
+    pub(super) fn new(
+        id: usize,
+        shown: Shown,
+        memory: &Arc<MemoryBudget>,
+        folder: Option<Arc<Folder>>,
+    ) -> Self {
         Self {
             id,
             folder,
@@ -181,13 +186,13 @@ impl Video {
             masks: AtomicUsize::new(0),
             state: Mutex::new(State {
                 search: Searched::new(shown.limits, shown.roi),
-                happenings: Happenings::new(shown.zones.clone()),
+                recent_events: RecentEvents::new(shown.zones.clone()),
                 ..State::default()
             }),
             shown,
             frames: watch::Sender::new(0),
             changes: watch::Sender::new(0),
-            viewers: Mutex::new(Viewers { all: 0, draw: 0, part: Part::none_of(memory) }),
+            viewers: Mutex::new(Viewers { all: 0, draw: 0, reserved: Reservation::none_of(memory) }),
             feeds: Mutex::default(),
             template_bytes: AtomicUsize::new(0),
         }
@@ -259,7 +264,7 @@ impl Video {
             }
         }
         state.history.push(&newest.record);
-        let has_happened = state.happenings.step(&newest.record, newest.frame.format.size);
+        let has_happened = state.recent_events.step(&newest.record, newest.frame.format.size);
         let reports = has_happened && state.reported.is_none_or(|at| now.duration_since(at) >= REPORTS);
         if reports {
             state.reported = Some(now);
@@ -299,7 +304,7 @@ impl Video {
             Event::Control { frame, order, refused: None } => {
                 match order {
                     Order::Change(change) => state.search.change(change),
-                    order => state.happenings.obey(*frame, order),
+                    order => state.recent_events.obey(*frame, order),
                 }
                 (frame, order.to_string())
             }
@@ -498,8 +503,8 @@ impl Video {
             search: state.search.clone(),
             viewers,
             names: state.names.clone(),
-            zones: state.happenings.zones(),
-            happened: state.happenings.last(),
+            zones: state.recent_events.zones(),
+            happened: state.recent_events.last(),
             events: state.log.iter().cloned().collect(),
             error: state.ended.as_ref().and_then(|end| end.error.clone()),
         }
@@ -531,7 +536,7 @@ impl Video {
             (_, true, _) => MOST_KEPT,
             (_, false, true) => KEPT,
         };
-        let granted = viewers.part.take(wanted, self.bytes_of_frame());
+        let granted = viewers.reserved.take(wanted, self.bytes_of_frame());
         self.shown.control.keep_frames(self.shown.kept.max(granted));
     }
 

@@ -38,26 +38,26 @@ impl Load {
     }
 }
 
-/// A run's place on a GPU, which it has until this is dropped.
+/// A run's seat on a GPU, which it has until this is dropped.
 #[derive(Debug)]
-pub struct Place(usize);
+pub struct GpuSeat(usize);
 
-impl Place {
-    /// Returns a place for a run that stays on its GPU, and the choice that is left: of several GPUs it is
+impl GpuSeat {
+    /// Returns a seat for a run that stays on its GPU, and the choice that is left: of several GPUs it is
     /// the one with the fewest runs.
     ///
     /// # Errors
     /// `Backend` if one of several is not there.
     pub fn of(choice: BackendChoice) -> Result<(BackendChoice, Option<Self>)> {
-        let place = Self::take(eligible(choice, false)?);
-        let left = match (choice, &place) {
-            (BackendChoice::CudaOf(_), Some(place)) => BackendChoice::Cuda(place.0),
+        let seat = Self::take(eligible(choice, false)?);
+        let left = match (choice, &seat) {
+            (BackendChoice::CudaOf(_), Some(seat)) => BackendChoice::Cuda(seat.0),
             _ => choice,
         };
-        Ok((left, place))
+        Ok((left, seat))
     }
 
-    /// Takes a place on the GPU with the fewest runs, the first of several.
+    /// Takes a seat on the GPU with the fewest runs, the first of several.
     fn take(gpus: impl IntoIterator<Item = usize>) -> Option<Self> {
         Self::take_at(Instant::now(), gpus)
     }
@@ -92,7 +92,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for GpuSeat {
     fn drop(&mut self) {
         Load::get().runs.entry(self.0).and_modify(|count| *count -= 1);
     }
@@ -141,7 +141,7 @@ pub struct Devices {
     on_loss: OnDeviceLoss,
     /// GPUs that have not been tried.
     untried: RefCell<Vec<usize>>,
-    place: RefCell<Option<Place>>,
+    seat: RefCell<Option<GpuSeat>>,
     /// The device that took over when the first one was lost.
     spare: Cell<Option<BackendChoice>>,
     has_opened: Cell<bool>,
@@ -164,7 +164,7 @@ impl Devices {
             options: RefCell::new(options),
             on_loss,
             untried: RefCell::new(gpus),
-            place: RefCell::new(None),
+            seat: RefCell::new(None),
             spare: Cell::new(None),
             has_opened: Cell::new(false),
             ahead: RefCell::new(None),
@@ -173,17 +173,17 @@ impl Devices {
         devices
     }
 
-    /// Takes a place on a GPU that has not been tried; false if there is none.
+    /// Takes a seat on a GPU that has not been tried; false if there is none.
     fn take_place(&self) -> bool {
         let mut untried = self.untried.borrow_mut();
-        let Some(place) = Place::take(untried.iter().copied()) else { return false };
-        untried.retain(|gpu| *gpu != place.0);
+        let Some(seat) = GpuSeat::take(untried.iter().copied()) else { return false };
+        untried.retain(|gpu| *gpu != seat.0);
         let mut options = self.options.borrow_mut();
-        options.auto_gpu = place.0;
+        options.auto_gpu = seat.0;
         if options.choice != BackendChoice::Auto {
-            options.choice = BackendChoice::Cuda(place.0);
+            options.choice = BackendChoice::Cuda(seat.0);
         }
-        self.place.replace(Some(place));
+        self.seat.replace(Some(seat));
         true
     }
 
@@ -203,7 +203,7 @@ impl Devices {
                 }
             );
             if !has_no_room {
-                self.place.borrow().iter().for_each(|place| place.has_failed(why));
+                self.seat.borrow().iter().for_each(|seat| seat.has_failed(why));
             }
             self.take_place();
             tracing::warn!(
@@ -249,7 +249,7 @@ impl Devices {
         drop(self.ahead.take());
         let device = backend.describe();
         if device.backend == GPU {
-            self.place.borrow().iter().for_each(Place::has_worked);
+            self.seat.borrow().iter().for_each(GpuSeat::has_worked);
         }
         let mut options = self.options.borrow_mut();
         options.settle(&device);
@@ -266,7 +266,7 @@ impl Devices {
     /// A GPU that has failed is marked; one that has no room may have it for the next run.
     fn note_error(&self, error: &Error) {
         if let Error::Backend { fault: fault @ DeviceFault::Lost { .. }, .. } = error {
-            self.place.borrow().iter().for_each(|place| place.has_failed(fault));
+            self.seat.borrow().iter().for_each(|seat| seat.has_failed(fault));
         }
     }
 
@@ -296,20 +296,20 @@ impl Devices {
         if let Some(error) = error {
             self.note_error(error);
         }
-        let lost = self.place.take().map(|place| place.0);
+        let lost = self.seat.take().map(|seat| seat.0);
         let mut others = self.other_gpus(lost);
-        while let Some(place) = Place::take(others.iter().copied()) {
-            let choice = BackendChoice::Cuda(place.0);
+        while let Some(seat) = GpuSeat::take(others.iter().copied()) {
+            let choice = BackendChoice::Cuda(seat.0);
             match open(&on(choice)) {
                 Ok(opened) => {
-                    place.has_worked();
+                    seat.has_worked();
                     self.spare.set(Some(choice));
-                    self.place.replace(Some(place));
+                    self.seat.replace(Some(seat));
                     return Ok(opened);
                 }
                 Err(error) => {
                     tracing::warn!("{choice} cannot take over: {error}");
-                    others.retain(|other| *other != place.0);
+                    others.retain(|other| *other != seat.0);
                 }
             }
         }
@@ -575,13 +575,13 @@ mod tests {
     fn runs_take_the_gpu_with_the_fewest_and_give_it_back() {
         // Numbers that no other test takes.
         let gpus = [901, 902, 903];
-        let mut places: Vec<_> = (0..5).map(|_| Place::take(gpus).unwrap()).collect();
-        assert_eq!(places.iter().map(|place| place.0).collect::<Vec<_>>(), [901, 902, 903, 901, 902]);
-        drop(places.remove(0));
-        drop(places.remove(2));
-        assert_eq!(Place::take(gpus).unwrap().0, 901);
-        assert_eq!(Place::take([902]).unwrap().0, 902);
-        assert!(Place::take([]).is_none());
+        let mut seats: Vec<_> = (0..5).map(|_| GpuSeat::take(gpus).unwrap()).collect();
+        assert_eq!(seats.iter().map(|seat| seat.0).collect::<Vec<_>>(), [901, 902, 903, 901, 902]);
+        drop(seats.remove(0));
+        drop(seats.remove(2));
+        assert_eq!(GpuSeat::take(gpus).unwrap().0, 901);
+        assert_eq!(GpuSeat::take([902]).unwrap().0, 902);
+        assert!(GpuSeat::take([]).is_none());
     }
 
     #[test]
@@ -612,7 +612,7 @@ mod tests {
         assert_eq!([later, last].map(|devices| devices.options.borrow().auto_gpu), [918, 918]);
         if cuda::device(AUTO_GPU).is_ok() {
             // Runs on the one that is there make the other one the first.
-            let _held = Place::take([AUTO_GPU]);
+            let _held = GpuSeat::take([AUTO_GPU]);
             let devices = among(&[919, AUTO_GPU], BackendChoice::Auto);
             assert_eq!(devices.options.borrow().auto_gpu, 919);
             devices.open_ahead();
@@ -646,14 +646,14 @@ mod tests {
     #[test]
     fn a_gpu_that_failed_is_used_again_after_a_while_and_at_once_when_it_was_opened() {
         let gpus = [931, 932];
-        let failed = Place::take([931]).unwrap();
+        let failed = GpuSeat::take([931]).unwrap();
         failed.has_failed(&"a test");
         let number = failed.0;
         drop(failed);
-        let taken = |at| Place::take_at(at, gpus).unwrap().0;
+        let taken = |at| GpuSeat::take_at(at, gpus).unwrap().0;
         let now = Instant::now();
         assert_eq!([taken(now), taken(now + AVOIDED / 2), taken(now + AVOIDED)], [932, 932, 931]);
-        Place::take([number]).unwrap().has_worked();
+        GpuSeat::take([number]).unwrap().has_worked();
         assert_eq!(taken(now), 931);
     }
 
@@ -703,7 +703,7 @@ mod tests {
             Err(error) if std::env::var("LOCKON_REQUIRE_GPU").is_ok_and(|value| value == "1") => {
                 panic!("no GPU: {error}")
             }
-            Err(error) => return crate::say::skipped(&format!("no GPU: {error}")),
+            Err(error) => return crate::test_log::skipped(&format!("no GPU: {error}")),
         };
         let options = Options { depth: 1, threads: 1, ..Options::default() };
         let device = open(&options, &Standing::new(Size::new(8, 8))).unwrap().describe();

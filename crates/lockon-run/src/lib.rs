@@ -9,11 +9,11 @@ pub mod devices;
 #[cfg(feature = "gst")]
 pub mod fleet;
 mod hardware;
-pub mod job;
 #[cfg(feature = "gst")]
 pub mod request;
 #[cfg(feature = "gst")]
 pub mod run;
+pub mod setup;
 #[cfg(test)]
-#[path = "../../../tests/say.rs"]
-mod say;
+#[path = "../../../tests/test_log.rs"]
+mod test_log;

@@ -1,4 +1,4 @@
-//! A run, from a request to its summary: source, job, devices, sinks, engine.
+//! A run, from a request to its summary: source, setup, devices, sinks, engine.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use crate::backend::{Device, Options};
 use crate::devices::Devices;
-use crate::job::{self, Ends, Job, NamedTemplate};
 use crate::request::{self, Request, Share, shown_receiver};
+use crate::setup::{self, Ends, NamedTemplate, Setup};
 use lockon_core::config::{Moment, Part, SearchMethod, TrackSpec};
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
@@ -63,7 +63,7 @@ pub struct Run {
     spec: SourceSpec,
     /// The input as it was typed.
     typed: Input,
-    job: Job,
+    setup: Setup,
     devices: Devices,
     frames: Excerpt<VideoSource>,
     sinks: Vec<Box<dyn Sink>>,
@@ -81,7 +81,7 @@ impl Request {
     /// written.
     ///
     /// # Errors
-    /// As [`Self::check`] and [`job::load_templates`]; `Usage` if the folder of an output does not exist;
+    /// As [`Self::check`] and [`setup::load_templates`]; `Usage` if the folder of an output does not exist;
     /// `File` if the video is a file that cannot be read.
     pub fn prepare(&self) -> Result<Prepared> {
         self.prepare_for(Share::WHOLE)
@@ -96,7 +96,7 @@ impl Request {
         let spec = self.source_spec_for(share)?;
         self.check_with(&spec)?;
         files::check_folders(&self.written_paths())?;
-        let templates = job::load_templates(&self.template)?;
+        let templates = setup::load_templates(&self.template)?;
         hidden::check(self, &templates)?;
         if let Input::File(path) = &spec.input {
             path.metadata().map_err(Error::file("read", path))?;
@@ -156,7 +156,7 @@ impl Prepared {
             control.keep_frames(window::KEPT);
         }
         let unseen = hidden::Unseen::of(&self.request, &self.templates);
-        let job = self.request.checked_job(std::mem::take(&mut self.templates), control)?;
+        let setup = self.request.checked_setup(std::mem::take(&mut self.templates), control)?;
         let threads = self.share.threads(self.request.threads);
         let options = Options { threads, ..self.request.options(control) };
         let devices = Devices::new(options, self.request.on_device_loss, self.share.is_one_of_several())?;
@@ -188,12 +188,12 @@ impl Prepared {
         warn_of_zones_outside(&request, source.format().size);
         let frames = Excerpt::new(source, request.part()).refusing_earlier(&request.track);
         let control = control.clone();
-        control.begin(job.tracks.len() as u32);
+        control.begin(setup.tracks.len() as u32);
         Ok(Run {
             request,
             spec,
             typed,
-            job,
+            setup,
             devices,
             frames,
             sinks,
@@ -229,7 +229,7 @@ impl Run {
             shown
         };
         self.command = Some(CommandRecord {
-            job: request.digest(&self.job.templates),
+            job: request.digest(&self.setup.templates),
             outputs: request.output_files().iter().map(|path| path.to_string_lossy().into_owned()).collect(),
             line: line.into_iter().map(shown).collect(),
             view: request.shown_view().name(),
@@ -251,7 +251,7 @@ impl Run {
     ///
     /// Returns the digest of the request, with the templates that this run has read.
     pub fn note_asked(&mut self, asked: &Request, outputs: impl IntoIterator<Item = String>) -> String {
-        let digest = asked.digest(&self.job.templates);
+        let digest = asked.digest(&self.setup.templates);
         let Some(command) = &mut self.command else { return digest };
         command.job.clone_from(&digest);
         command.outputs = outputs.into_iter().collect();
@@ -309,8 +309,8 @@ impl Run {
 
     /// Follows these boxes too.
     pub fn follow(&mut self, tracks: impl IntoIterator<Item = TrackSpec>) {
-        self.job.tracks.extend(tracks);
-        self.control.begin(self.job.tracks.len() as u32);
+        self.setup.tracks.extend(tracks);
+        self.control.begin(self.setup.tracks.len() as u32);
     }
 
     /// A handle on it, to drive it from elsewhere.
@@ -358,7 +358,7 @@ impl Run {
         match moment {
             Moment::Time(ns) => Some(ns),
             Moment::Frame(index) => {
-                let rate = job::frame_rate(&self.frames.source().format());
+                let rate = setup::frame_rate(&self.frames.source().format());
                 (rate > 0.0).then(|| (index as f64 / rate * 1e9) as u64)
             }
         }
@@ -379,20 +379,20 @@ impl Run {
     /// happened: the summary has the work that was done, the result the first error.
     pub fn finish(self) -> (Summary, Result<()>) {
         let jumps = self.can_jump();
-        let Self { request, spec, typed, job, devices, frames, sinks, control, command, .. } = self;
+        let Self { request, spec, typed, setup, devices, frames, sinks, control, command, .. } = self;
         let (readers, mut claims) = (self.readers, self.claims);
         let decoder = frames.source().decoder_name().map(str::to_owned);
         let pictures = frames.source().has_pictures();
         let describe = |format: &VideoFormat, device: &Device| {
             let input = request.source.clone().unwrap_or_else(|| typed.to_string());
             let (command, hides) = (command.clone(), request.hides());
-            RunRecord { command, hides, pictures, ..job.describe(&input, decoder.clone(), format, device) }
+            RunRecord { command, hides, pictures, ..setup.describe(&input, decoder.clone(), format, device) }
         };
         let playback = Playback::new(frames, jumps.then(|| (spec.clone(), request.part())), &control);
         let mut frames = Paced::new(playback, &control);
         let max_frames = request.max_frames;
         let ends = Ends { source: &mut frames, sinks, describe: &describe, max_frames, control };
-        let (summary, outcome) = job.run(&devices, &job::open, ends);
+        let (summary, outcome) = setup.run(&devices, &setup::open, ends);
         devices.note(&outcome);
         drop(readers);
         // Results without any line are results. A video without a frame is none.
@@ -479,7 +479,7 @@ fn file_sinks(request: &Request, spec: &SourceSpec, control: &Control) -> Result
     }
     if let Some(pattern) = &request.cut {
         let file = spec.input.file().filter(|path| spec.opened.is_none() && !files::is_pipe(path));
-        let wanted = clips::Wanted {
+        let wanted = clips::ClipSpec {
             pattern: pattern.clone(),
             padding: request.cut_padding,
             sound: file.clone().filter(|_| !request.no_audio),

@@ -20,11 +20,11 @@ use lockon_core::output;
 use lockon_core::ports::{Delivery, Next, Sink, Source};
 use lockon_core::results::{Detection, Event, RunRecord, Summary};
 use lockon_gst::cuda::Surfaces;
-use lockon_gst::detections::{Detected, Wanted};
+use lockon_gst::detections::{Detected, DetectionFilter};
 use lockon_gst::source::{Mapper, PtsInterpolator};
 use lockon_run::backend::Options;
 use lockon_run::devices::Devices;
-use lockon_run::job::Ends;
+use lockon_run::setup::Ends;
 
 use super::line::{Arrival, Layout, Outcome, Step};
 use super::settings::Device;
@@ -41,14 +41,14 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
     // Before a signal can ask: their numbers are taken.
     control.repeat(device.orders.clone());
     let _ended = Ended(element);
-    let job = element.imp().work().begin(control)?;
+    let setup = element.imp().work().begin(control)?;
     let depth = element.imp().depth();
     let options = Options { control: control.clone(), depth, ..device.options.clone() };
     let devices = Devices::new(options, device.on_loss, false)?;
     // Frames that wait for a device which a change asks for stay for longer; frames of a size wait once.
     let size = Cell::new(None);
     let open = |options: &Options, purpose: &Purpose<'_>| {
-        let open = || lockon_run::job::open(options, purpose);
+        let open = || lockon_run::setup::open(options, purpose);
         if size.get() == Some(purpose.format.size) {
             return open();
         }
@@ -59,11 +59,11 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
     let ends = Ends {
         source: &mut Frames::of(element, device.detections.clone()),
         sinks,
-        describe: &|format, device| job.describe(input, None, format, device),
+        describe: &|format, device| setup.describe(input, None, format, device),
         max_frames: None,
         control: control.clone(),
     };
-    let (summary, outcome) = job.run(&devices, &open, ends);
+    let (summary, outcome) = setup.run(&devices, &open, ends);
     gst::info!(
         super::CAT,
         obj = element,
@@ -102,7 +102,7 @@ struct Frames {
 }
 
 impl Frames {
-    fn of(element: &super::Lockon, wanted: Option<Wanted>) -> Self {
+    fn of(element: &super::Lockon, wanted: Option<DetectionFilter>) -> Self {
         Self {
             element: element.clone(),
             times: PtsInterpolator::default(),

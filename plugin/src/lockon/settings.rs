@@ -15,10 +15,10 @@ use lockon_core::control::Control;
 use lockon_core::error::Result;
 use lockon_core::orders::Repeated;
 use lockon_core::output;
-use lockon_gst::detections::Wanted;
+use lockon_gst::detections::DetectionFilter;
 use lockon_run::backend::{self, Options};
-use lockon_run::job::{self, Job};
 use lockon_run::request::{Field, InElement, Number, Request, Shape};
+use lockon_run::setup::{self, Setup};
 
 use super::choices::{self, PostMessages, View};
 
@@ -61,7 +61,7 @@ pub(super) struct Device {
     /// The requests made during an earlier run.
     pub(super) orders: Vec<Repeated>,
     /// Selects the detections of upstream's detector to follow.
-    pub(super) detections: Option<Wanted>,
+    pub(super) detections: Option<DetectionFilter>,
 }
 
 const OF_TYPE: &str = "GObject has checked the type";
@@ -141,7 +141,7 @@ impl Settings {
     pub(super) fn forget_template(&mut self, name: &str) -> bool {
         let Some(texts) = self.texts.get_mut("template") else { return false };
         let before = texts.len();
-        texts.retain(|text| job::name_and_path(&text.to_string_lossy()).0 != name);
+        texts.retain(|text| setup::name_and_path(&text.to_string_lossy()).0 != name);
         texts.len() < before
     }
 
@@ -208,9 +208,9 @@ impl Settings {
     }
 
     /// Reads the templates.
-    pub(super) fn job(&self) -> Result<Job> {
+    pub(super) fn setup(&self) -> Result<Setup> {
         let request = self.request()?;
-        request.job(job::load_templates(&request.template)?, &Control::new())
+        request.setup(setup::load_templates(&request.template)?, &Control::new())
     }
 
     pub(super) fn device(&self) -> Result<Device> {

@@ -1,4 +1,4 @@
-//! The work on frames: the job that a run begins with, and the changes since.
+//! The work on frames: the setup that a run begins with, and the changes since.
 //!
 //! Properties and signals that change the search while frames pass are orders to the run. Whether one can be
 //! done is known only when a device is opened for it, so the settings that hold are kept until then, to go
@@ -15,29 +15,29 @@ use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
 use lockon_core::orders::Reply;
 use lockon_core::search::Search;
-use lockon_run::job::Job;
+use lockon_run::setup::Setup;
 
 use super::settings::Settings;
 
 /// There from READY to PAUSED until back.
 #[derive(Default)]
 pub(super) struct Work {
-    /// The job requested on the way to PAUSED, and its settings.
-    first: (Job, Settings),
+    /// The setup requested on the way to PAUSED, and its settings.
+    first: (Setup, Settings),
     /// The current search, or the one with which a run will begin...
     search: Arc<Search>,
     /// ...by these settings...
     held: Settings,
     /// ...and the last requested settings.
     asked: Settings,
-    /// Orders that were not answered yet, oldest first.
-    waiting: VecDeque<Order>,
+    /// Changes that were not answered yet, oldest first.
+    waiting: VecDeque<PendingChange>,
     /// Changes that turned out to be impossible when the run was over already.
     refused: Vec<Refused>,
 }
 
-/// An order that the run was given.
-struct Order {
+/// A change that the run was asked for and has not answered.
+struct PendingChange {
     change: Change,
     /// The properties that it stands for, and the settings that have their values.
     properties: Vec<&'static str>,
@@ -45,7 +45,7 @@ struct Order {
     reply: Reply,
 }
 
-/// An order that was refused.
+/// A change that was refused.
 pub(super) struct Refused {
     pub(super) error: Error,
     /// The properties that are to have their values of `held` again, and the settings that were refused.
@@ -55,10 +55,10 @@ pub(super) struct Refused {
 }
 
 impl Work {
-    pub(super) fn new(job: Job, settings: Settings) -> Self {
-        let search = job.search.clone();
+    pub(super) fn new(setup: Setup, settings: Settings) -> Self {
+        let search = setup.search.clone();
         let (held, asked) = (settings.clone(), settings.clone());
-        Self { first: (job, settings), search, held, asked, ..Self::default() }
+        Self { first: (setup, settings), search, held, asked, ..Self::default() }
     }
 
     /// The settings that were asked for last.
@@ -66,17 +66,17 @@ impl Work {
         &self.asked
     }
 
-    /// Begins a run and returns its job. The run takes orders from now on; the changes since PAUSED are its
+    /// Begins a run and returns its setup. The run takes orders from now on; the changes since PAUSED are its
     /// first orders.
     ///
     /// # Errors
     /// `Order` if it takes none.
-    pub(super) fn begin(&mut self, control: &Control) -> Result<Job> {
-        let (mut job, settings) = self.first.clone();
-        job.search = Arc::new(job.search.for_another_run());
-        control.begin(job.tracks.len() as u32);
-        let change = self.search.since(&job.search);
-        self.search = job.search.clone();
+    pub(super) fn begin(&mut self, control: &Control) -> Result<Setup> {
+        let (mut setup, settings) = self.first.clone();
+        setup.search = Arc::new(setup.search.for_another_run());
+        control.begin(setup.tracks.len() as u32);
+        let change = self.search.since(&setup.search);
+        self.search = setup.search.clone();
         let now = std::mem::replace(&mut self.held, settings);
         let changed = now.changed_since(&self.held);
         // Each is refused alone if it cannot be done.
@@ -84,9 +84,9 @@ impl Work {
             let is_of_it = |property: &&str| Settings::is_of_change(property, &change);
             let properties = changed.iter().copied().filter(is_of_it).collect();
             let reply = control.change(change.clone())?;
-            self.waiting.push_back(Order { change, properties, settings: now.clone(), reply });
+            self.waiting.push_back(PendingChange { change, properties, settings: now.clone(), reply });
         }
-        Ok(job)
+        Ok(setup)
     }
 
     /// Ends the run. Requests that it did not come to are left to the next run. Returns those that cannot be
@@ -97,7 +97,7 @@ impl Work {
     }
 
     fn hold_what_waits(&mut self) {
-        while let Some(Order { change, properties, settings, .. }) = self.waiting.pop_front() {
+        while let Some(PendingChange { change, properties, settings, .. }) = self.waiting.pop_front() {
             if let Err(error) = self.hold(&change, &properties, &settings) {
                 let refused = self.refuse(error, properties, settings);
                 self.refused.push(refused);
@@ -119,7 +119,12 @@ impl Work {
     ) -> Result<()> {
         match control.change(change.clone()) {
             Ok(reply) => {
-                self.waiting.push_back(Order { change, properties, settings: settings.clone(), reply });
+                self.waiting.push_back(PendingChange {
+                    change,
+                    properties,
+                    settings: settings.clone(),
+                    reply,
+                });
             }
             Err(_) if !control.takes_orders() => {
                 // Earlier requests come first.
@@ -135,7 +140,7 @@ impl Work {
     /// Takes the run's answer to the oldest order. Returns the order if it was refused.
     pub(super) fn hear(&mut self) -> Option<Refused> {
         let answer = self.waiting.front()?.reply.poll()?;
-        let Order { change, properties, settings, .. } = self.waiting.pop_front()?;
+        let PendingChange { change, properties, settings, .. } = self.waiting.pop_front()?;
         let error = match answer {
             Ok(_) => self.hold(&change, &properties, &settings).err()?,
             Err(error) => error,

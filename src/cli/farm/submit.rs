@@ -8,10 +8,10 @@ use anyhow::{Context, Result, bail};
 
 use lockon::farm::{self, Farm, Job, Status, Submitted, Terms};
 use lockon::fleet::{self, Completion};
-use lockon::job::{self, NamedTemplate};
 use lockon::media::launch;
 use lockon::media::source::Input;
 use lockon::request::Request;
+use lockon::setup::{self, NamedTemplate};
 use lockon::text;
 
 use super::super::{Outcome, fleet as videos, log, print};
@@ -98,7 +98,7 @@ fn jobs(videos: &[(String, Request)], terms: Terms) -> Result<Vec<Job>> {
     for video in videos {
         let texts = video.1.template.as_slice();
         if !templates.contains_key(texts) {
-            templates.insert(texts, job::load_templates(texts)?);
+            templates.insert(texts, setup::load_templates(texts)?);
         }
         jobs.push(job(video, &templates[texts])?);
     }

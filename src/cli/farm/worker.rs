@@ -3,13 +3,13 @@
 use anyhow::Result;
 
 use lockon::Error;
-use lockon::farm::{self, Drain, News, Options, Roots};
+use lockon::farm::{self, Drain, News, Roots, WorkerOptions};
 use lockon::fleet;
-use lockon::job;
 use lockon::media::launch;
 use lockon::metrics::Registry;
 use lockon::page::MetricsServer;
 use lockon::request::Request;
+use lockon::setup;
 use lockon::text;
 
 use super::super::signals::Signals;
@@ -31,12 +31,12 @@ pub(in crate::cli) fn worker(args: &WorkerArgs) -> Result<Outcome> {
         return Err(Error::Usage("--jobs 0 and --cameras 0 leave nothing to do".into()).into());
     }
     system::allow_files();
-    let threads = job::threads(None) + system::THREADS_EACH * (jobs + cameras);
+    let threads = setup::threads(None) + system::THREADS_EACH * (jobs + cameras);
     system::check_threads(threads, "--jobs and --cameras take fewer at a time")?;
     let registry = Registry::default();
     let metrics =
         args.metrics.as_ref().map(|address| MetricsServer::start(address, &registry)).transpose()?;
-    let options = Options {
+    let options = WorkerOptions {
         name: args.name.clone().unwrap_or_else(own_name),
         version: env!("CARGO_PKG_VERSION").into(),
         jobs,

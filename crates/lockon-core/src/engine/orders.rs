@@ -110,8 +110,8 @@ impl Engine<'_> {
                     return done;
                 }
                 // A clone: readers of kept frames do not wait for the tracker.
-                let kept = self.control.kept().clone();
-                self.tracker.obey(&asked.order, &next, &kept)
+                let recent = self.control.recent_frames().clone();
+                self.tracker.obey(&asked.order, &next, &recent)
             });
             self.tell_order(run, frame, asked, done)?;
         }

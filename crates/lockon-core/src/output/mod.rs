@@ -74,12 +74,12 @@ impl Format {
 
 impl Format {
     /// The kind of lines of such files; `None` if they cannot be continued.
-    fn kind(self) -> Option<rolling::Kind> {
+    fn kind(self) -> Option<rolling::LineKind> {
         match self {
-            Self::JsonLines => Some(rolling::Kind::Json("{\"type\":\"run\"")),
-            Self::IntervalLines => Some(rolling::Kind::Json("{\"type\":\"interval\"")),
-            Self::Csv => Some(rolling::Kind::Rows(csv::HEADER)),
-            Self::IntervalRows => Some(rolling::Kind::Rows(intervals::HEADER)),
+            Self::JsonLines => Some(rolling::LineKind::Json("{\"type\":\"run\"")),
+            Self::IntervalLines => Some(rolling::LineKind::Json("{\"type\":\"interval\"")),
+            Self::Csv => Some(rolling::LineKind::Rows(csv::HEADER)),
+            Self::IntervalRows => Some(rolling::LineKind::Rows(intervals::HEADER)),
             Self::Mot | Self::Cvat | Self::Coco => None,
         }
     }
@@ -233,7 +233,7 @@ impl Target {
     }
 
     /// Files of a run that lasts.
-    fn rolling(path: &str, kind: rolling::Kind, rolling: Rolling) -> Result<Self> {
+    fn rolling(path: &str, kind: rolling::LineKind, rolling: Rolling) -> Result<Self> {
         let files = rolling::Files::new(path, kind, rolling)?;
         files::check_writable(&files.first())?;
         Ok(Self { name: path.to_owned(), writer: Box::new(files), has_failed: false })

@@ -70,14 +70,14 @@ pub(super) fn check_name(name: &str) -> Result<()> {
 
 /// The kind of lines in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum LineKind {
     /// JSON, the first one with this beginning.
     Json(&'static str),
     /// Rows of CSV under this header.
     Rows(&'static str),
 }
 
-impl Kind {
+impl LineKind {
     /// The bytes that each file begins with.
     fn beginning(self) -> &'static str {
         match self {
@@ -89,7 +89,7 @@ impl Kind {
 /// Files of one naming, one after the other.
 pub(super) struct Files {
     pattern: Pattern,
-    kind: Kind,
+    kind: LineKind,
     rolling: Rolling,
     clock: fn() -> SystemTime,
     current: Option<Current>,
@@ -163,7 +163,7 @@ impl Pattern {
 
     /// Returns the files there that were begun by this naming, in their order. Where the folder cannot be
     /// listed, a warning says so: nothing is overwritten without the list, so results go on.
-    fn existing(&self, kind: Kind) -> Vec<(Key, PathBuf)> {
+    fn existing(&self, kind: LineKind) -> Vec<(Key, PathBuf)> {
         let mut found = Vec::new();
         let not_listed = |error: &io::Error| {
             let folder = text::path(&self.folder);
@@ -228,7 +228,7 @@ impl Files {
     ///
     /// # Errors
     /// `Value` if the name cannot be that of several files.
-    pub(super) fn new(name: &str, kind: Kind, rolling: Rolling) -> Result<Self> {
+    pub(super) fn new(name: &str, kind: LineKind, rolling: Rolling) -> Result<Self> {
         let pattern = Pattern::of(name)?;
         Ok(Self { pattern, kind, rolling, clock: SystemTime::now, current: None, written: Vec::new() })
     }
@@ -396,7 +396,7 @@ fn lock(file: &File) -> io::Result<()> {
 ///
 /// # Errors
 /// The system's; another one if more than [`MOST_TORN`] bytes follow the last line break.
-fn repair(file: &mut File, path: &Path, kind: Kind) -> io::Result<u64> {
+fn repair(file: &mut File, path: &Path, kind: LineKind) -> io::Result<u64> {
     const PIECE: u64 = 1 << 16;
     let length = file.metadata()?.len();
     // The place behind the last line break.
@@ -427,11 +427,11 @@ fn repair(file: &mut File, path: &Path, kind: Kind) -> io::Result<u64> {
     file.seek(SeekFrom::Start(whole))?;
     file.read_to_end(&mut torn)?;
     let is_whole = match kind {
-        Kind::Json(_) => {
+        LineKind::Json(_) => {
             serde_json::from_slice::<serde_json::Value>(&torn).is_ok_and(|value| value.is_object())
         }
         // A number may have lost its last digits.
-        Kind::Rows(_) => false,
+        LineKind::Rows(_) => false,
     };
     let shown = String::from_utf8_lossy(&torn).into_owned();
     if is_whole {
@@ -444,7 +444,7 @@ fn repair(file: &mut File, path: &Path, kind: Kind) -> io::Result<u64> {
         );
         let mut line = Vec::new();
         // A file without its first line gets that from this run.
-        if matches!(kind, Kind::Json(_)) && whole > 0 {
+        if matches!(kind, LineKind::Json(_)) && whole > 0 {
             jsonl::write_line(&mut line, &Torn { kind: "torn", text: &shown })?;
         }
         file.set_len(whole)?;
@@ -510,7 +510,7 @@ mod tests {
 
     use super::*;
 
-    const JSON: Kind = Kind::Json("{\"type\":\"run\"");
+    const JSON: LineKind = LineKind::Json("{\"type\":\"run\"");
     const RUN: &[u8] = b"{\"type\":\"run\",\"n\":1}\n";
 
     thread_local! {
@@ -633,7 +633,7 @@ mod tests {
         let path = folder.path().join("a.csv");
         let rolling = Rolling { append: true, ..Rolling::default() };
         let name = path.to_str().unwrap();
-        let files = || Files::new(name, Kind::Rows("a,b\n"), rolling).unwrap();
+        let files = || Files::new(name, LineKind::Rows("a,b\n"), rolling).unwrap();
         std::fs::write(&path, "a,b\n1,2\n3,").unwrap();
         files().write_all(b"4,5\n").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "a,b\n1,2\n4,5\n");

@@ -6,13 +6,13 @@ use crate::results::TrackState;
 
 /// How a box is drawn, for eyes and screens to which colours are not enough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum LineStyle {
     Solid,
     LongDashes,
     ShortDashes,
 }
 
-impl Line {
+impl LineStyle {
     pub(super) fn of_state(state: TrackState) -> Self {
         match state {
             TrackState::Tracked | TrackState::Reacquired => Self::Solid,

@@ -43,7 +43,7 @@ pub use trails::Trails;
 
 use canvas::WHITE;
 use drawing::Notes;
-use look::{Line, colour_of_name, colour_of_state};
+use look::{LineStyle, colour_of_name, colour_of_state};
 use style::Style;
 
 /// The box that is being selected, and the boxes that are kept.
@@ -54,7 +54,7 @@ const KEPT: Colour = Colour::rgb(255, 255, 255);
 struct Mark {
     area: Area,
     colour: Colour,
-    line: Line,
+    line: LineStyle,
     /// Where the label lies in [`Notes::words`](drawing::Notes::words).
     label: Range<usize>,
 }
@@ -100,12 +100,12 @@ impl Drawing {
             let start = words.len();
             add_match_label(words, m);
             let (colour, label) = (colour_of_name(&m.template), start..words.len());
-            marks.push(Mark { area: match_area(m), colour, line: Line::Solid, label });
+            marks.push(Mark { area: match_area(m), colour, line: LineStyle::Solid, label });
         }
         for track in record.tracks.iter().rev() {
             let (start, state) = (words.len(), trails.shown_state(track));
             add_track_label(words, track, state);
-            let (colour, line) = (colour_of_state(state), Line::of_state(state));
+            let (colour, line) = (colour_of_state(state), LineStyle::of_state(state));
             marks.push(Mark { area: track_area(track), colour, line, label: start..words.len() });
             trails.draw(self, &style, track);
         }
@@ -150,12 +150,12 @@ impl Drawing {
             }
         }
         for (_, rect) in kept {
-            style.draw_box(self, Area::of(*rect), KEPT, Line::Solid);
+            style.draw_box(self, Area::of(*rect), KEPT, LineStyle::Solid);
         }
         let mut taken = Vec::with_capacity(kept.len() + 1);
         if let Some(rect) = current {
             let area = Area::of(rect);
-            style.draw_box(self, area, SELECTED, Line::Solid);
+            style.draw_box(self, area, SELECTED, LineStyle::Solid);
             let label = format!("{},{} {}x{}", rect.x, rect.y, rect.w, rect.h);
             style.draw_label(self, area, SELECTED, &label, &mut taken);
         }

@@ -4,7 +4,7 @@ use noto_sans_mono_bitmap::{FontWeight, RasterHeight, RasterizedChar, get_raster
 
 use super::canvas::{Area, BLACK, Colour, WHITE};
 use super::drawing::Drawing;
-use super::look::Line;
+use super::look::LineStyle;
 use crate::frame::Size;
 
 /// All letters have it.
@@ -77,16 +77,17 @@ impl Style {
     }
 
     /// A frame just outside `area`, so that what was found stays visible, with a shadow for bright pictures.
-    pub(super) fn draw_box(&self, drawing: &mut Drawing, area: Area, colour: Colour, kind: Line) {
+    pub(super) fn draw_box(&self, drawing: &mut Drawing, area: Area, colour: Colour, kind: LineStyle) {
         let outline = self.outline(area, drawing.size());
         self.dashes(outline, kind, &mut |dash| drawing.shade(dash.grown(self.line / 2), 90));
         self.dashes(outline, kind, &mut |dash| drawing.fill(dash, colour, 255));
     }
 
     /// Draws each dash of the lines inside an outline; solid lines are four of them.
-    fn dashes(&self, outline: Area, kind: Line, draw: &mut dyn FnMut(Area)) {
+    fn dashes(&self, outline: Area, kind: LineStyle, draw: &mut dyn FnMut(Area)) {
         let line = self.line;
-        let (dash, gap) = if kind == Line::LongDashes { (12 * line, 3 * line) } else { (5 * line, 4 * line) };
+        let (dash, gap) =
+            if kind == LineStyle::LongDashes { (12 * line, 3 * line) } else { (5 * line, 4 * line) };
         let mut side = |from: i64, to: i64, across: i64, is_row: bool| {
             let mut draw = |start: i64, end: i64| {
                 draw(if is_row {
@@ -95,7 +96,7 @@ impl Style {
                     Area { left: across, top: start, right: across + line, bottom: end }
                 });
             };
-            if kind == Line::Solid {
+            if kind == LineStyle::Solid {
                 return draw(from, to);
             }
             // Both halves of a side go from the corner inwards, so that dashes meet in every corner.

@@ -31,7 +31,7 @@ pub struct Trails {
 pub(super) struct Trail {
     id: u32,
     /// Oldest first.
-    pub(super) places: VecDeque<Place>,
+    pub(super) places: VecDeque<TrailPoint>,
     /// When it was found again.
     found_ns: Option<u64>,
     /// It was lost in the last frame: no line leads from there to where it is found again.
@@ -39,7 +39,7 @@ pub(super) struct Trail {
     is_alive: bool,
 }
 
-pub(super) struct Place {
+pub(super) struct TrailPoint {
     at_ns: u64,
     x: f64,
     y: f64,
@@ -137,6 +137,6 @@ impl Trail {
         let (x, y) = (track.x + track.w / 2.0, track.y + track.h / 2.0);
         let is_start = std::mem::take(&mut self.is_broken);
         let colour = colour_of_state(track.state);
-        self.places.push_back(Place { at_ns: now, x, y, colour, is_start });
+        self.places.push_back(TrailPoint { at_ns: now, x, y, colour, is_start });
     }
 }

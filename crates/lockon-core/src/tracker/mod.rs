@@ -37,9 +37,9 @@ use std::sync::Arc;
 use crate::config::{Moment, TimeSpan, TrackSpec};
 use crate::error::{Error, Result};
 use crate::frame::{Frame, FrameMeta, Rect, Size, USUAL_INTERVAL_NS};
-use crate::kept::Kept;
 use crate::orders::{Numbers, Order};
 use crate::ports::Follow;
+use crate::recent_frames::RecentFrames;
 use crate::results::{Detection, Match, Track, TrackState};
 
 use births::{Births, Evidence};
@@ -208,7 +208,7 @@ impl Tracker {
     }
 
     /// Follows what a frame's box shows, from `next` on.
-    fn follow(&mut self, id: u32, rect: Rect, from: Moment, next: &Frame, kept: &Kept) {
+    fn follow(&mut self, id: u32, rect: Rect, from: Moment, next: &Frame, recent: &RecentFrames) {
         let waiting = Waiting { id, rect, from, flat_since: None };
         let at = match from {
             Moment::Frame(at) if at < next.meta.index => at,
@@ -220,7 +220,7 @@ impl Tracker {
         // Alone through the frames that have passed: where the others were then is not kept.
         let mut alone = Self::new(&[]);
         alone.waiting.push(waiting);
-        for frame in kept.since(at) {
+        for frame in recent.since(at) {
             alone.step(&frame, &[], &mut Vec::new());
         }
         // As long as no target was followed, the camera was not watched.
@@ -236,7 +236,7 @@ impl Tracker {
     }
 
     /// The moment from which the box of an order is followed, if that can be done.
-    fn moment(rect: Rect, at: Option<u64>, next: &Frame, kept: &Kept) -> Result<Moment, Obstacle> {
+    fn moment(rect: Rect, at: Option<u64>, next: &Frame, recent: &RecentFrames) -> Result<Moment, Obstacle> {
         let size = next.format.size;
         if !rect.is_inside(size) {
             return Err(Obstacle::Outside(rect, size));
@@ -249,7 +249,7 @@ impl Tracker {
             )));
         }
         if at < next.meta.index {
-            match kept.oldest() {
+            match recent.oldest() {
                 Some(oldest) if oldest <= at => {}
                 Some(oldest) => {
                     return Err(Obstacle::Other(format!(
@@ -396,20 +396,20 @@ impl Follow for Tracker {
         self.numbers = numbers;
     }
 
-    fn obey(&mut self, order: &Order, next: &Frame, kept: &Kept) -> Result<()> {
+    fn obey(&mut self, order: &Order, next: &Frame, recent: &RecentFrames) -> Result<()> {
         let refuse = |obstacle: Obstacle| obstacle.of(order);
         match *order {
             Order::Follow { id, rect, at } => {
                 self.check_unused(id).map_err(refuse)?;
-                let from = Self::moment(rect, at, next, kept).map_err(refuse)?;
-                self.follow(id, rect, from, next, kept);
+                let from = Self::moment(rect, at, next, recent).map_err(refuse)?;
+                self.follow(id, rect, from, next, recent);
                 self.ordered.insert(id);
             }
             Order::Correct { id, rect, at } => {
                 self.check_known(id).map_err(refuse)?;
-                let from = Self::moment(rect, at, next, kept).map_err(refuse)?;
+                let from = Self::moment(rect, at, next, recent).map_err(refuse)?;
                 self.let_go(|other| other == id);
-                self.follow(id, rect, from, next, kept);
+                self.follow(id, rect, from, next, recent);
             }
             Order::Forget { id } => {
                 self.check_known(id).map_err(refuse)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 
-use super::line::{Access, Answer, Ended, Line, Message};
+use super::connection::{Access, Answer, Connection, Ended, Message};
 use super::{client_id, home, track_of};
 use lockon_run::request::Broker;
 
@@ -45,8 +45,8 @@ pub(crate) async fn forget(broker: &Broker, is_forced: bool) -> Result<Forgotten
     let access = Access::new(broker, client_id(), None);
     let mut before = BTreeSet::new();
     for _ in 0..MAX_ROUNDS {
-        let mut line = Line::open(&access).await.map_err(|error| error.to_string())?;
-        let found = find(&mut line, broker).await?;
+        let mut connection = Connection::open(&access).await.map_err(|error| error.to_string())?;
+        let found = find(&mut connection, broker).await?;
         if found.is_online && !is_forced {
             return Err(
                 "a run publishes there now (its status is online): stop it first, or remove all the \
@@ -55,15 +55,15 @@ pub(crate) async fn forget(broker: &Broker, is_forced: bool) -> Result<Forgotten
             );
         }
         if found.topics.is_empty() {
-            line.close().await;
+            connection.close().await;
             return Ok(done);
         }
         if found.topics == before {
             let kept = before.len();
             return Err(format!("the broker keeps {kept} topics: may this user publish there?"));
         }
-        remove(&mut line, &found.topics).await.map_err(|error| error.to_string())?;
-        line.close().await;
+        remove(&mut connection, &found.topics).await.map_err(|error| error.to_string())?;
+        connection.close().await;
         for topic in &found.topics {
             *match () {
                 () if track_of(topic, broker).is_some() => &mut done.tracks,
@@ -83,17 +83,17 @@ struct Found {
 }
 
 /// Finds what the broker retains of runs with that topic.
-async fn find(line: &mut Line, broker: &Broker) -> Result<Found, String> {
+async fn find(connection: &mut Connection, broker: &Broker) -> Result<Found, String> {
     let [state, status] = ["state", "status"].map(|name| broker.below(name));
     let filters = [state.clone(), status.clone(), broker.below("tracks/+"), home::filter(&broker.topic)];
     let in_words = |error: Ended| error.to_string();
-    line.subscribe(filters).and_then(|()| line.ping()).map_err(in_words)?;
+    connection.subscribe(filters).and_then(|()| connection.ping()).map_err(in_words)?;
     let mut found = Found { topics: BTreeSet::new(), is_online: false };
     let (mut is_subscribed, mut has_answered) = (false, false);
     let deadline = Instant::now() + LOOKING;
     let mut quiet_at = deadline;
     while found.topics.len() < MAX_FOUND {
-        let Ok(answer) = timeout_at(quiet_at.min(deadline), line.next()).await else {
+        let Ok(answer) = timeout_at(quiet_at.min(deadline), connection.next()).await else {
             if is_subscribed && has_answered {
                 break;
             }
@@ -123,22 +123,22 @@ async fn find(line: &mut Line, broker: &Broker) -> Result<Found, String> {
 }
 
 /// Removes what is retained at these topics, and waits until the broker has acknowledged all of it.
-async fn remove(line: &mut Line, topics: &BTreeSet<String>) -> Result<(), Ended> {
+async fn remove(connection: &mut Connection, topics: &BTreeSet<String>) -> Result<(), Ended> {
     let mut number = 0;
     let mut messages = topics.iter().map(|topic| {
         number += 1;
         Message { number, topic: topic.clone(), payload: Bytes::new(), is_retained: true, is_event: false }
     });
     let mut is_all_sent = false;
-    while !(is_all_sent && line.unanswered() == 0) {
-        if !is_all_sent && line.has_room() {
+    while !(is_all_sent && connection.unanswered() == 0) {
+        if !is_all_sent && connection.has_room() {
             match messages.next() {
-                Some(message) => line.send(&message)?,
+                Some(message) => connection.send(&message)?,
                 None => is_all_sent = true,
             }
             continue;
         }
-        line.next().await?;
+        connection.next().await?;
     }
     Ok(())
 }

@@ -19,9 +19,9 @@
 //! when it is restarted or overloaded. A message is dropped only if several connections in a row stood
 //! without it and ended as soon as it was sent alone.
 
+mod connection;
 mod forget;
 mod home;
-mod line;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -32,10 +32,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::Letter;
+use super::Notice;
 use super::outage::Outage;
 use super::queue::Queue;
-use line::{Access, Answer, Ended, Line, Message};
+use connection::{Access, Answer, Connection, Ended, Message};
 use lockon_run::request::Broker;
 
 pub use forget::Forgotten;
@@ -58,7 +58,7 @@ const SUSPICIOUS: u32 = 2;
 const MAX_TRIES: u32 = 5;
 
 /// The messages to a broker, and what is known of it.
-struct Post<'a> {
+struct Outbox<'a> {
     broker: &'a Broker,
     access: Access,
     /// Messages that are not acknowledged, by their numbers.
@@ -100,21 +100,21 @@ pub(super) async fn publish(
     broker: Broker,
     home_assistant: Option<Home>,
     state: Bytes,
-    queue: &Queue<Arc<Letter>>,
+    queue: &Queue<Arc<Notice>>,
     delivered: &AtomicU64,
 ) {
     let mut outage = Outage::new(&broker.name);
-    let mut post = Post::new(&broker, delivered);
+    let mut outbox = Outbox::new(&broker, delivered);
     if let Some(home) = home_assistant {
         let announcements = home.announcements(&broker.topic);
-        post.announced = Some(announcements.iter().map(|(topic, _)| topic.clone()).collect());
+        outbox.announced = Some(announcements.iter().map(|(topic, _)| topic.clone()).collect());
         for (topic, payload) in announcements {
-            post.put(topic, payload.into(), true);
+            outbox.put(topic, payload.into(), true);
         }
     }
-    post.put(broker.below("state"), state, true);
-    while let Err(error) = post.connect(queue, &mut outage).await {
-        post.judge(&error);
+    outbox.put(broker.below("state"), state, true);
+    while let Err(error) = outbox.connect(queue, &mut outage).await {
+        outbox.judge(&error);
         outage.wait(&error.to_string()).await;
     }
 }
@@ -130,7 +130,7 @@ fn track_of(topic: &str, broker: &Broker) -> Option<u32> {
     id.parse().ok().filter(|number: &u32| number.to_string() == id)
 }
 
-impl<'a> Post<'a> {
+impl<'a> Outbox<'a> {
     fn new(broker: &'a Broker, delivered: &'a AtomicU64) -> Self {
         Self {
             broker,
@@ -161,36 +161,36 @@ impl<'a> Post<'a> {
     }
 
     /// Lets the messages of an event wait, and those that remove tracks whose `gone` was lost.
-    fn take(&mut self, letter: &Letter) {
-        let event = self.message(self.broker.below("events"), letter.event.clone(), false);
+    fn take(&mut self, notice: &Notice) {
+        let event = self.message(self.broker.below("events"), notice.event.clone(), false);
         self.waiting.push_back(Message { is_event: true, ..event });
-        let is_over = |id: &u32| *id != letter.track && letter.live.binary_search(id).is_err();
+        let is_over = |id: &u32| *id != notice.track && notice.live.binary_search(id).is_err();
         for id in self.tracks.extract_if(.., |id| is_over(id)).collect::<Vec<_>>() {
             self.put(self.broker.below(&format!("tracks/{id}")), Bytes::new(), true);
         }
-        let topic = self.broker.below(&format!("tracks/{}", letter.track));
+        let topic = self.broker.below(&format!("tracks/{}", notice.track));
         self.stale.topics.remove(&topic);
-        if letter.track_state.is_empty() {
-            self.tracks.remove(&letter.track);
+        if notice.track_state.is_empty() {
+            self.tracks.remove(&notice.track);
         } else {
-            self.tracks.insert(letter.track);
+            self.tracks.insert(notice.track);
         }
-        self.put(topic, letter.track_state.clone(), true);
-        self.put(self.broker.below("state"), letter.state.clone(), true);
+        self.put(topic, notice.track_state.clone(), true);
+        self.put(self.broker.below("state"), notice.state.clone(), true);
     }
 
     /// Connects, and continues until the queue is closed and all is acknowledged.
-    async fn connect(&mut self, queue: &Queue<Arc<Letter>>, outage: &mut Outage) -> Result<(), Ended> {
+    async fn connect(&mut self, queue: &Queue<Arc<Notice>>, outage: &mut Outage) -> Result<(), Ended> {
         (self.has_answered, self.sent_here) = (false, 0);
-        let mut line = Line::open(&self.access).await?;
+        let mut connection = Connection::open(&self.access).await?;
         let steady = tokio::time::sleep(STEADY);
         tokio::pin!(steady);
         let (mut is_steady, mut has_delivered) = (false, false);
         let mut is_listening = !self.stale.is_full;
         if is_listening {
-            line.subscribe(self.filters())?;
+            connection.subscribe(self.filters())?;
         }
-        self.publish_status(&mut line, "online").await?;
+        self.publish_status(&mut connection, "online").await?;
         self.has_answered = true;
         self.emptied.clear();
         self.waiting.extend(std::mem::take(&mut self.retained).into_values());
@@ -199,27 +199,27 @@ impl<'a> Post<'a> {
         while !(is_closed && self.waiting.is_empty() && self.stale.topics.is_empty()) {
             if is_listening && (self.stale.is_full || is_steady) {
                 is_listening = false;
-                line.unsubscribe(self.filters())?;
+                connection.unsubscribe(self.filters())?;
             }
-            if self.may_send(&line, is_steady) {
-                line.send(&self.waiting[self.sent_here])?;
+            if self.may_send(&connection, is_steady) {
+                connection.send(&self.waiting[self.sent_here])?;
                 self.sent_here += 1;
                 continue;
             }
-            let has_room = self.sent_here == self.waiting.len() && line.has_room();
-            if has_room && let Some(letter) = queue.try_next() {
-                self.take(&letter);
+            let has_room = self.sent_here == self.waiting.len() && connection.has_room();
+            if has_room && let Some(notice) = queue.try_next() {
+                self.take(&notice);
                 continue;
             }
             if has_room
-                && line.unanswered() < MAX_REMOVING
+                && connection.unanswered() < MAX_REMOVING
                 && let Some(topic) = self.stale.topics.pop_first()
             {
                 self.put(topic, Bytes::new(), true);
                 continue;
             }
             tokio::select! {
-                answer = line.next() => match answer? {
+                answer = connection.next() => match answer? {
                     Answer::Acknowledged(number) => {
                         self.acknowledge(number);
                         has_delivered = true;
@@ -237,18 +237,18 @@ impl<'a> Post<'a> {
                 () = &mut steady, if !is_steady => {
                     is_steady = true;
                     // A broker that only accepted the connection may accept no message.
-                    if has_delivered || line.unanswered() == 0 {
+                    if has_delivered || connection.unanswered() == 0 {
                         outage.over();
                     }
                 }
-                letter = queue.next(), if has_room && !is_closed => match letter {
-                    Some(letter) => self.take(&letter),
+                notice = queue.next(), if has_room && !is_closed => match notice {
+                    Some(notice) => self.take(&notice),
                     None => is_closed = true,
                 },
             }
         }
-        self.publish_status(&mut line, "offline").await?;
-        line.close().await;
+        self.publish_status(&mut connection, "offline").await?;
+        connection.close().await;
         Ok(())
     }
 
@@ -259,11 +259,15 @@ impl<'a> Post<'a> {
     }
 
     /// Publishes the status, and waits until the broker has acknowledged it.
-    async fn publish_status(&mut self, line: &mut Line, status: &'static str) -> Result<(), Ended> {
+    async fn publish_status(
+        &mut self,
+        connection: &mut Connection,
+        status: &'static str,
+    ) -> Result<(), Ended> {
         let message = self.message(self.broker.below("status"), Bytes::from_static(status.as_bytes()), true);
-        line.send(&message)?;
+        connection.send(&message)?;
         loop {
-            match line.next().await? {
+            match connection.next().await? {
                 Answer::Acknowledged(number) if number == message.number => return Ok(()),
                 Answer::Retains(topic, payload) => self.find(topic, &payload),
                 _ => {}
@@ -301,12 +305,12 @@ impl<'a> Post<'a> {
     }
 
     /// True if the next message may be sent in this connection.
-    fn may_send(&self, line: &Line, is_steady: bool) -> bool {
+    fn may_send(&self, connection: &Connection, is_steady: bool) -> bool {
         let Some(next) = self.waiting.get(self.sent_here) else { return false };
         match self.suspected() {
-            Some(suspect) if next.number == suspect => line.unanswered() == 0 && is_steady,
+            Some(suspect) if next.number == suspect => connection.unanswered() == 0 && is_steady,
             Some(suspect) if next.number > suspect => false,
-            _ => line.has_room(),
+            _ => connection.has_room(),
         }
     }
 
@@ -513,10 +517,10 @@ mod tests {
     }
 
     /// An event of a track, after which these are there.
-    fn letter(number: u64, track: u32, live: &[u32]) -> Arc<Letter> {
+    fn notice(number: u64, track: u32, live: &[u32]) -> Arc<Notice> {
         let is_live = live.contains(&track);
         let state = |name: &str| Bytes::from(format!("{name} after {number}"));
-        Arc::new(Letter {
+        Arc::new(Notice {
             event: format!("event {number}").into(),
             track,
             track_state: if is_live { state("track") } else { Bytes::new() },
@@ -526,11 +530,11 @@ mod tests {
     }
 
     /// Publishes these events to such a broker; gives what it heard in each connection, and how many it took.
-    fn published(script: &[Does], letters: &[Arc<Letter>]) -> (Vec<Vec<Heard>>, u64) {
+    fn published(script: &[Does], notices: &[Arc<Notice>]) -> (Vec<Vec<Heard>>, u64) {
         let (broker, heard) = broker(script);
         let (queue, sent) = (Queue::new(), AtomicU64::new(0));
-        for letter in letters {
-            queue.push(letter.clone(), letter.bytes());
+        for notice in notices {
+            queue.push(notice.clone(), notice.bytes());
         }
         queue.close();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -547,8 +551,8 @@ mod tests {
         heard.iter().filter(|(at, _)| at == topic).map(|(_, said)| &**said).collect()
     }
 
-    fn events(numbers: impl Iterator<Item = u64>) -> Vec<Arc<Letter>> {
-        numbers.map(|number| letter(number, 1, &[1])).collect()
+    fn events(numbers: impl Iterator<Item = u64>) -> Vec<Arc<Notice>> {
+        numbers.map(|number| notice(number, 1, &[1])).collect()
     }
 
     #[test]
@@ -599,8 +603,8 @@ mod tests {
 
     #[test]
     fn a_track_whose_end_was_lost_is_taken_back() {
-        let letters = [letter(0, 1, &[1]), letter(1, 2, &[1, 2]), letter(9, 3, &[3])];
-        let (heard, sent) = published(&[Does::Serve], &letters);
+        let notices = [notice(0, 1, &[1]), notice(1, 2, &[1, 2]), notice(9, 3, &[3])];
+        let (heard, sent) = published(&[Does::Serve], &notices);
         for (topic, expected) in [
             ("t/tracks/1", &["track after 0", ""][..]),
             ("t/tracks/2", &["track after 1", ""]),
@@ -640,11 +644,11 @@ mod tests {
     fn a_broker_that_lets_in_and_is_gone_is_not_tried_more_often() {
         let (broker, _heard) = broker(&[Does::LetIn]);
         let (queue, sent) = (Queue::new(), AtomicU64::new(0));
-        let (mut post, mut outage) = (Post::new(&broker, &sent), Outage::new("broker"));
+        let (mut outbox, mut outage) = (Outbox::new(&broker, &sent), Outage::new("broker"));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             for _ in 0..4 {
-                post.connect(&queue, &mut outage).await.unwrap_err();
+                outbox.connect(&queue, &mut outage).await.unwrap_err();
                 outage.wait("gone").await;
             }
         });

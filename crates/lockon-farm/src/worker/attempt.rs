@@ -5,19 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::count::{Count, Counting};
-use super::super::job::{Content, Job, Kept, Record, Status};
-use super::super::join::{self, Joined, Part};
+use super::super::job::{Content, Job, Record, Status, Stored};
+use super::super::join::{self, Joined, SegmentResults};
 use super::super::lease::{Fate, Lease};
-use super::super::place::{Committed, Place, without_hidden};
-use super::super::store::Numbered;
+use super::super::staging::{Committed, Staging, without_hidden};
+use super::super::store::NumberedRecord;
 use super::claim::Claimed;
 use super::{Drain, News, Shared, on_disk};
 use lockon_core::error::{Error, Result};
 use lockon_core::output::Format;
 use lockon_core::results::Summary;
-use lockon_run::fleet::{Ended, Order};
-use lockon_run::job;
+use lockon_run::fleet::{Ended, Entry};
 use lockon_run::request::Request;
+use lockon_run::setup;
 
 /// Time between the end of a camera, or an address that does not answer, and the next try.
 pub(super) const CAMERA_PAUSE: Duration = Duration::from_secs(2);
@@ -100,7 +100,7 @@ impl Attempt<'_> {
         record.files = files;
         if job.collect {
             let files = contents.iter().map(|bytes| Content::of(bytes)).collect();
-            record.kept = Some(Kept { by, files });
+            record.kept = Some(Stored { by, files });
         }
         let store = &self.shared.store;
         match self.shared.insist(|| store.keep_results(&job.id, by, contents)).await {
@@ -180,14 +180,14 @@ impl Attempt<'_> {
         let Claimed { record, asked, ours, .. } = &mut *self.claimed;
         let (job, asked, instance) = (record.job.clone(), asked.clone(), self.shared.instance.clone());
         let ours = std::mem::take(ours);
-        let place = match lease.hold(on_disk(move || Place::new(&job, &asked, ours, &instance))).await {
-            Ok(place) => place,
+        let staging = match lease.hold(on_disk(move || Staging::new(&job, &asked, ours, &instance))).await {
+            Ok(staging) => staging,
             Err(error) => return End::Failed(error),
         };
         if self.claimed.record.job.segments > 0 {
-            return lease.hold(self.join(place)).await;
+            return lease.hold(self.join(staging)).await;
         }
-        let (ticket, mut ended) = self.shared.runs.begin(self.order(&place));
+        let (ticket, mut ended) = self.shared.runs.begin(self.entry(&staging));
         let mut renewal = tokio::time::interval(lease.renewal());
         let mut is_stopped = None;
         let must_give_back = self.shared.options.drain == Drain::GiveBack || self.claimed.record.job.live;
@@ -208,32 +208,32 @@ impl Attempt<'_> {
             }
         };
         let Ok(Ended { summary, outcome, .. }) = ended else {
-            place.discard();
+            staging.discard();
             return End::Failed(Error::Panicked { what: "the fleet".into(), message: "it is gone".into() });
         };
         let is_whole = outcome.is_ok() && !summary.interrupted;
         match is_stopped {
             // Nothing of a cancelled job stays, and another worker writes its own outputs.
             Some(End::NotOurs) => {
-                place.discard();
+                staging.discard();
                 return End::NotOurs;
             }
             // It may have ended by itself before that.
             Some(stopped) if !is_whole => {
-                place.discard();
+                staging.discard();
                 return stopped;
             }
             _ => {}
         }
         let written = summary.files.clone();
         let committed = match outcome {
-            Ok(()) if is_whole => lease.hold(on_disk(move || place.commit(&written))).await,
+            Ok(()) if is_whole => lease.hold(on_disk(move || staging.commit(&written))).await,
             Ok(()) | Err(Error::Stopped) => {
-                place.discard();
+                staging.discard();
                 return End::GivenBack;
             }
             Err(error) => {
-                place.discard();
+                staging.discard();
                 Err(error)
             }
         };
@@ -243,29 +243,29 @@ impl Attempt<'_> {
         }
     }
 
-    fn order(&mut self, place: &Place) -> Order {
+    fn entry(&mut self, staging: &Staging) -> Entry {
         let video = self.claimed.video.take();
         let Claimed { record, asked: held, .. } = &*self.claimed;
         let asked = asked(&record.job, &held.request);
         let outputs: Vec<_> = match &record.job.segment {
             Some(segment) => segment.results.clone(),
-            None => place.outputs().collect(),
+            None => staging.outputs().collect(),
         };
         let line = asked.command_line();
         let (registry, name) = (self.shared.options.metrics.clone(), record.job.name.clone());
         let (count, moved) = (self.count.clone(), self.claimed.moved.clone());
         let digest = record.job.digest.clone();
-        let order = Order::new(record.job.name.clone(), place.request.clone())
+        let entry = Entry::new(record.job.name.clone(), staging.request.clone())
             .sparing_colours()
             .with_outlets(self.shared.options.outlets.clone());
-        let order = if record.job.segment.is_some() { order.seeking() } else { order };
-        let order = match video {
-            Some(video) => order.confined_to(video),
-            None => order,
+        let entry = if record.job.segment.is_some() { entry.seeking() } else { entry };
+        let entry = match video {
+            Some(video) => entry.confined_to(video),
+            None => entry,
         };
         // The digest is that of the open file.
         let control = held.bound.control.clone();
-        order.when_opened(move |run| {
+        entry.when_opened(move |run| {
             run.note_command(line);
             if run.note_asked(&Request { control, ..asked.clone() }, outputs) != digest {
                 return Err(changed(&asked));
@@ -283,7 +283,7 @@ impl Attempt<'_> {
     }
 
     /// Joins the results of a video's segments.
-    async fn join(&self, place: Place) -> End {
+    async fn join(&self, staging: Staging) -> End {
         let Claimed { record, asked, .. } = &*self.claimed;
         let (mut parts, mut fault) = (Vec::with_capacity(record.job.segments), None);
         for id in record.job.parts() {
@@ -298,20 +298,20 @@ impl Attempt<'_> {
             }
         }
         if let Some(error) = fault {
-            place.discard();
+            staging.discard();
             return End::Failed(error);
         }
         let (name, results) = (record.job.name.clone(), asked.request.results.clone());
         let joined = on_disk(move || {
-            let joined =
-                join::join(&name, &parts).and_then(|joined| write(&place.request.results, &results, joined));
+            let joined = join::join(&name, &parts)
+                .and_then(|joined| write(&staging.request.results, &results, joined));
             match joined {
                 Ok(summary) => {
-                    let written = place.request.output_files();
-                    Ok((summary, place.commit(&written)?))
+                    let written = staging.request.output_files();
+                    Ok((summary, staging.commit(&written)?))
                 }
                 Err(error) => {
-                    place.discard();
+                    staging.discard();
                     Err(error)
                 }
             }
@@ -324,10 +324,10 @@ impl Attempt<'_> {
 
     /// The results of a segment. If they are lost, the segment counts as failed, so that `jobs retry` of the
     /// whole repeats it.
-    async fn part(&self, id: &str) -> Result<Part> {
+    async fn part(&self, id: &str) -> Result<SegmentResults> {
         let store = &self.shared.store;
         let found = store.record(id).await?.filter(|found| found.record.status == Status::Done);
-        let Some(Numbered { mut record, number, .. }) = found else {
+        let Some(NumberedRecord { mut record, number, .. }) = found else {
             return Err(Error::Usage(format!(
                 "segment {id} is no longer in the farm: submit the video again"
             )));
@@ -348,7 +348,7 @@ impl Attempt<'_> {
                 _ => rows.push(bytes),
             }
         }
-        Ok(Part { from_ns: record.job.segment.and_then(|segment| segment.from_ns), lines, rows })
+        Ok(SegmentResults { from_ns: record.job.segment.and_then(|segment| segment.from_ns), lines, rows })
     }
 
     /// False if the record names another worker or none. Also stores the number of frames of a camera.
@@ -418,7 +418,7 @@ impl Shared {
                 self.store.replace(&again, newest).await?;
                 return Ok(Said::NotOurs);
             }
-            let Some(Numbered { record: found, number: newest, .. }) =
+            let Some(NumberedRecord { record: found, number: newest, .. }) =
                 self.store.record(&record.job.id).await?
             else {
                 return Ok(Said::NotOurs);
@@ -487,7 +487,7 @@ fn changed(request: &Request) -> Error {
                 .into(),
         );
     };
-    let path = job::name_and_path(text).1;
+    let path = setup::name_and_path(text).1;
     let cause = "a template is not what it was when the job was submitted";
     Error::file("use", &path)(std::io::Error::other(cause))
 }
@@ -497,7 +497,7 @@ fn is_of_storage(error: &Error) -> bool {
     matches!(error, Error::File { .. } | Error::Output { .. } | Error::Resource { .. })
 }
 
-impl Numbered {
+impl NumberedRecord {
     /// A record that the server does not have yet.
     pub(super) fn first(record: Record) -> Self {
         Self { record, number: 0, at_ns: 0 }

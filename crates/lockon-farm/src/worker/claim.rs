@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::super::job::{Job, LONGEST_ERROR, Record, Status, Try, shortened};
 use super::super::lease::Fate;
-use super::super::place;
 use super::super::roots::Asked;
 use super::super::split;
-use super::super::store::{Found, Numbered, Unreadable};
+use super::super::staging;
+use super::super::store::{Newest, NumberedRecord, Unreadable};
 use super::attempt::CAMERA_PAUSE;
 use super::{BEAT, News, Shared, on_disk};
 use lockon_core::error::{Error, Result};
@@ -53,13 +53,13 @@ impl Shared {
     /// that knows the current record can replace it.
     pub(super) async fn claim(&self, job: Job) -> Result<Claim> {
         loop {
-            let Numbered { mut record, number, at_ns } = match self.store.found(&job.id).await? {
-                Some(Found::Record(found)) => *found,
-                Some(Found::Unreadable(bad)) => match self.give_up_unreadable(&job, &bad).await? {
+            let NumberedRecord { mut record, number, at_ns } = match self.store.found(&job.id).await? {
+                Some(Newest::Record(found)) => *found,
+                Some(Newest::Unreadable(bad)) => match self.give_up_unreadable(&job, &bad).await? {
                     Some(fate) => return Ok(Claim::End(fate)),
                     None => continue,
                 },
-                None => Numbered::first(Record::new(job.clone())),
+                None => NumberedRecord::first(Record::new(job.clone())),
             };
             let had = record.worker.clone().unwrap_or_default();
             let was_watched = job.live && record.started;
@@ -103,11 +103,11 @@ impl Shared {
             let (known, roots) = (record.clone(), self.options.roots.clone());
             let looked = on_disk(move || {
                 let asked = roots.open_job(&known.job)?;
-                Ok((place::look(&known, &asked.bound).map_err(|error| asked.named(error))?, asked))
+                Ok((staging::look(&known, &asked.bound).map_err(|error| asked.named(error))?, asked))
             });
             let (mut asked, ours) = match looked.await {
-                Ok((place::Found::Room(ours), asked)) => (asked, ours),
-                Ok((place::Found::Results, asked)) => {
+                Ok((staging::Existing::Room(ours), asked)) => (asked, ours),
+                Ok((staging::Existing::Results, asked)) => {
                     record.status = Status::Done;
                     let files = asked.request.output_files();
                     record.files = files.iter().map(|path| path.display().to_string()).collect();
@@ -191,7 +191,7 @@ impl Shared {
     }
 
     async fn bury_record(&self, id: &str, error: &str) -> Result<()> {
-        while let Some(Numbered { mut record, number, .. }) = self.store.record(id).await? {
+        while let Some(NumberedRecord { mut record, number, .. }) = self.store.record(id).await? {
             if record.status.is_final() {
                 break;
             }
@@ -215,9 +215,9 @@ impl Shared {
         let swept = on_disk(move || {
             let asked = roots.open_job(&job)?;
             if is_done {
-                place::forget_hidden(&job, &asked.bound);
+                staging::forget_hidden(&job, &asked.bound);
             } else {
-                place::sweep_all(&job, &asked.bound);
+                staging::sweep_all(&job, &asked.bound);
             }
             Ok(())
         });

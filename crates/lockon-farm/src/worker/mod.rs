@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 
 use super::access::Access;
 use super::count::Count;
-use super::job::{Job, Kind, LONGEST_ERROR, Worker, shortened};
+use super::job::{Job, JobKind, LONGEST_ERROR, Worker, shortened};
 use super::lease::{self, Fate, Lease};
 use super::roots::Roots;
 use super::runs::Runs;
@@ -65,7 +65,7 @@ pub enum Drain {
 
 /// Options of a worker.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct WorkerOptions {
     /// Its name.
     pub name: String,
     /// lockon's version, whose jobs it takes.
@@ -90,7 +90,7 @@ pub struct Options {
 /// A running worker.
 struct Shared {
     store: Store,
-    options: Options,
+    options: WorkerOptions,
     instance: String,
     runs: Runs,
     state: Mutex<State>,
@@ -137,7 +137,7 @@ impl State {
 /// address or a file of it is wrong.
 pub fn work(
     access: &Access,
-    options: Options,
+    options: WorkerOptions,
     control: &Control,
     tell: impl Fn(News) + Send + Sync + 'static,
 ) -> Result<()> {
@@ -155,7 +155,7 @@ pub fn work(
 
 async fn serve(
     access: &Access,
-    options: Options,
+    options: WorkerOptions,
     control: &Control,
     tell: Box<dyn Fn(News) + Send + Sync>,
 ) -> Result<()> {
@@ -168,10 +168,10 @@ async fn serve(
     let beating = tokio::spawn(shared.clone().beat());
     let mut places = JoinSet::new();
     for _ in 0..shared.options.jobs {
-        places.spawn(shared.clone().take_jobs(Kind::File));
+        places.spawn(shared.clone().take_jobs(JobKind::File));
     }
     for _ in 0..shared.options.cameras {
-        places.spawn(shared.clone().take_jobs(Kind::Live));
+        places.spawn(shared.clone().take_jobs(JobKind::Live));
     }
     while !control.is_stopped() && shared.state().end.is_none() {
         tokio::time::sleep(LOOK).await;
@@ -193,7 +193,7 @@ async fn serve(
 /// Connects, however long it takes; `None` if the worker must end before that.
 async fn connect(
     access: &Access,
-    options: &Options,
+    options: &WorkerOptions,
     control: &Control,
     tell: &(dyn Fn(News) + Send + Sync),
 ) -> Result<Option<Store>> {
@@ -252,7 +252,7 @@ impl Shared {
     }
 
     /// One place for a job: takes one after another.
-    async fn take_jobs(self: Arc<Self>, kind: Kind) {
+    async fn take_jobs(self: Arc<Self>, kind: JobKind) {
         let mut consumer: Option<PullConsumer> = None;
         while !self.drains() {
             let pulled = tokio::select! {
@@ -286,10 +286,10 @@ impl Shared {
         }
     }
 
-    async fn next(&self, kind: Kind, consumer: &mut Option<PullConsumer>) -> Result<Option<Message>> {
+    async fn next(&self, kind: JobKind, consumer: &mut Option<PullConsumer>) -> Result<Option<Message>> {
         self.rest().await;
         if consumer.is_none() {
-            let Options { version, lease, .. } = &self.options;
+            let WorkerOptions { version, lease, .. } = &self.options;
             *consumer = Some(self.store.consumer(kind, version, *lease).await?);
         }
         let consumer = consumer.as_ref().expect("it was just made");
@@ -355,7 +355,7 @@ impl Shared {
     }
 
     fn describe(&self) -> Worker {
-        let Options { name, version, jobs, cameras, .. } = &self.options;
+        let WorkerOptions { name, version, jobs, cameras, .. } = &self.options;
         let state = self.state();
         Worker {
             name: name.clone(),

@@ -205,7 +205,7 @@ fn elements_are_put_in_front_of_a_named_one() {
 
 #[test]
 fn a_panic_in_a_callback_fails_its_element() {
-    crate::say::panic_follows();
+    crate::test_log::panic_follows();
     let pipeline = Launch::new("test", "videotestsrc ! fakesink name=out").build().unwrap();
     let running = Running::new(pipeline);
     let pad = running.pipeline().by_name("out").unwrap().static_pad("sink").unwrap();

@@ -487,7 +487,7 @@ fn a_full_disk_is_an_error_not_a_hang() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("full.mkv");
     if std::os::unix::fs::symlink("/dev/full", &path).is_err() || !Path::new("/dev/full").exists() {
-        crate::say::skipped("there is no /dev/full");
+        crate::test_log::skipped("there is no /dev/full");
         return;
     }
     let mut sink = VideoSink::file(&path, View::Overlay, None).unwrap();

@@ -45,7 +45,7 @@ use feed::{Counts, NumberedSample, drop_late};
 use inlet::Inlet;
 use playlist::Playlist;
 use reconnect::Reconnection;
-use skip::Place;
+use skip::SeekPoint;
 
 pub use address::Uri;
 pub use decoder::Decoder;
@@ -125,7 +125,7 @@ pub struct VideoSource {
     /// Errors of decoders before the source was reconnected.
     damaged_before: u64,
     /// The place where decoding may have begun, until the first frame shows it.
-    sought: Option<Place>,
+    sought: Option<SeekPoint>,
     /// The times of the next frames, where decoding did not begin with the video.
     expected: VecDeque<u64>,
     /// Frames before the one with which decoding began.
@@ -414,11 +414,11 @@ impl VideoSource {
     fn deliver(&mut self, arrival: NumberedSample) -> Result<Next> {
         self.heard = Instant::now();
         self.connection.watch.iter_mut().for_each(Watchdog::reset);
-        if let Some(place) = self.sought.take() {
+        if let Some(point) = self.sought.take() {
             let sample = &arrival.sample;
             let pts =
                 sample.buffer().and_then(|buffer| presentation_time(sample.segment(), buffer.pts(), false));
-            let Some((index, expected)) = pts.and_then(|pts| place.begin_at(pts)) else {
+            let Some((index, expected)) = pts.and_then(|pts| point.begin_at(pts)) else {
                 return self.begin_again();
             };
             tracing::debug!("{}: decoding begins with frame {index}", self.spec.input);

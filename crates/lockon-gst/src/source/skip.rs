@@ -7,7 +7,7 @@
 //! not certain there is no such place, and decoding begins with the video.
 //!
 //! The frames that the decoder gives from there are compared with the packets' times, up to the part
-//! ([`Place::begin_at`]). Should one differ, the source is opened again, without a seek.
+//! ([`SeekPoint::begin_at`]). Should one differ, the source is opened again, without a seek.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -32,7 +32,7 @@ const WORTHWHILE: usize = 10;
 
 /// Where decoding may begin.
 #[derive(Debug, PartialEq)]
-pub(super) struct Place {
+pub(super) struct SeekPoint {
     /// The time to seek to, between the last of the entries and the frame behind it.
     pub(super) seek_ns: u64,
     /// The frames at which it may begin, by time, each with its number. A demuxer's index need not have all
@@ -42,7 +42,7 @@ pub(super) struct Place {
     times: Vec<u64>,
 }
 
-impl Place {
+impl SeekPoint {
     /// The number of the frame at that time, with which decoding began, and the times of the frames from
     /// there to the first that is wanted. `None` if it may not begin there.
     pub(super) fn begin_at(&self, pts: u64) -> Option<(u64, VecDeque<u64>)> {
@@ -54,7 +54,7 @@ impl Place {
 
 /// The last place from which `spec` can be decoded without losing a frame that it wants; `None` if that is
 /// the beginning, as far as is known. `info` describes the first frame.
-pub(super) fn find(spec: &SourceSpec, info: &gst_video::VideoInfo, control: &Control) -> Option<Place> {
+pub(super) fn find(spec: &SourceSpec, info: &gst_video::VideoInfo, control: &Control) -> Option<SeekPoint> {
     let moment = spec.wanted_from.filter(|_| spec.seek_ns.is_none() && spec.live != Some(true))?;
     let path = spec.file().filter(|path| path.is_file())?;
     // Two fields may be two packets.
@@ -62,7 +62,7 @@ pub(super) fn find(spec: &SourceSpec, info: &gst_video::VideoInfo, control: &Con
         return None;
     }
     let packets = count(&path, moment, control)?;
-    place(&packets, moment)
+    seek_point(&packets, moment)
 }
 
 /// A packet of video, in the order in which it is decoded.
@@ -74,7 +74,7 @@ struct Packet {
     is_entry: bool,
 }
 
-fn place(packets: &[Packet], moment: Moment) -> Option<Place> {
+fn seek_point(packets: &[Packet], moment: Moment) -> Option<SeekPoint> {
     let is_before = |(index, packet): (usize, &Packet)| match moment {
         Moment::Frame(wanted) => (index as u64) < wanted,
         Moment::Time(ns) => packet.pts < ns,
@@ -106,7 +106,7 @@ fn place(packets: &[Packet], moment: Moment) -> Option<Place> {
     };
     // The first frame that is wanted is the last that is compared.
     times.truncate(wanted.map_or(times.len(), |wanted| wanted.saturating_add(1)));
-    Some(Place { seek_ns, entries, times })
+    Some(SeekPoint { seek_ns, entries, times })
 }
 
 /// The packets of a file's only video stream, to some behind the moment or to the end.
@@ -332,17 +332,18 @@ mod tests {
     #[test]
     fn the_last_entry_before_the_part_keeps_its_number() {
         let video = packets(&[gop(0, 20), gop(20, 20), gop(40, 20)].join(" "));
-        let last = |moment| place(&video, moment).and_then(|found| found.entries.last().map(|entry| entry.1));
-        let found = place(&video, Moment::Time(45)).unwrap();
+        let last =
+            |moment| seek_point(&video, moment).and_then(|found| found.entries.last().map(|entry| entry.1));
+        let found = seek_point(&video, Moment::Time(45)).unwrap();
         assert_eq!(found.begin_at(40), Some((40, (40..=45).collect())));
         assert_eq!(found.begin_at(20), Some((20, (20..=45).collect())));
         assert_eq!(found.begin_at(41), None);
         // The frame before the part is decoded too: a box of it is refused.
         assert_eq!(last(Moment::Time(40)), Some(20));
-        let found = place(&video, Moment::Frame(21)).unwrap();
+        let found = seek_point(&video, Moment::Frame(21)).unwrap();
         assert_eq!(found.begin_at(20), Some((20, (20..=21).collect())));
         // Nothing is wanted: all that follow are compared.
-        assert_eq!(place(&video, Moment::Time(99)).unwrap().times.len(), 60);
+        assert_eq!(seek_point(&video, Moment::Time(99)).unwrap().times.len(), 60);
         assert_eq!(last(Moment::Time(19)), None);
     }
 
@@ -351,15 +352,15 @@ mod tests {
         let first = gop(0, 20);
         // Frame 19 comes after the entry and is shown before it.
         let open = packets(&format!("{first} I21 B20 P22 P23"));
-        assert_eq!(place(&open, Moment::Time(23)), None);
+        assert_eq!(seek_point(&open, Moment::Time(23)), None);
         let late = packets(&format!("{first} P25 I21 P22 P23"));
-        assert_eq!(place(&late, Moment::Time(23)), None);
+        assert_eq!(seek_point(&late, Moment::Time(23)), None);
         let closed = packets(&format!("{first} I20 P23 B21 B22 P24"));
-        let begun = place(&closed, Moment::Time(23)).unwrap().begin_at(20);
+        let begun = seek_point(&closed, Moment::Time(23)).unwrap().begin_at(20);
         assert_eq!(begun, Some((20, (20..=23).collect())));
         let twice = packets(&format!("{first} I20 P21 P21 P24"));
-        assert_eq!(place(&twice, Moment::Time(23)), None);
-        assert_eq!(place(&packets(&format!("P0 {}", gop(1, 40))), Moment::Time(30)), None);
+        assert_eq!(seek_point(&twice, Moment::Time(23)), None);
+        assert_eq!(seek_point(&packets(&format!("P0 {}", gop(1, 40))), Moment::Time(30)), None);
     }
 
     #[test]
@@ -452,11 +453,11 @@ mod tests {
         // It begins elsewhere; it ends sooner.
         for (begins_elsewhere, given) in [(true, 0), (false, 40)] {
             let mut source = open(&path, Some(Moment::Frame(65)));
-            let place = source.sought.as_mut().unwrap();
+            let point = source.sought.as_mut().unwrap();
             if begins_elsewhere {
-                place.entries.clear();
+                point.entries.clear();
             } else {
-                place.times.extend((66..101).map(|frame| frame * 40_000_000));
+                point.times.extend((66..101).map(|frame| frame * 40_000_000));
             }
             let part = frames(source);
             assert_eq!((part.len(), &part[given..]), (given + 100, &whole[..]));

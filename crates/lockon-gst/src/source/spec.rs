@@ -11,7 +11,7 @@ use gst_app::gst_base::prelude::BaseSrcExt;
 use super::image_sequence::PictureFiles;
 use super::{Decoder, Input, LOG, Login, inlet};
 use crate::cuda::{FEATURE, Surfaces};
-use crate::detections::Wanted;
+use crate::detections::DetectionFilter;
 use crate::doctor;
 use crate::launch::{self, Launch};
 use lockon_core::config::Moment;
@@ -52,7 +52,7 @@ pub struct SourceSpec {
     /// cores.
     pub decoder_threads: Option<u32>,
     /// Detections of the pipeline to follow.
-    pub detections: Option<Wanted>,
+    pub detections: Option<DetectionFilter>,
     /// Where in a file decoding begins: with the last key frame that is not after this time, in nanoseconds.
     /// Frames are numbered from there, and times stay what they are.
     pub seek_ns: Option<u64>,

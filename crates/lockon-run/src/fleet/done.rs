@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::job;
 use crate::request::Request;
+use crate::setup;
 use lockon_core::error::{Error, Result};
 use lockon_core::output::Format;
 use lockon_gst::sink;
@@ -30,7 +30,7 @@ pub enum Completion {
 ///
 /// # Errors
 /// `Usage` if it writes no JSON Lines to a file; `File` if what is there cannot be read; those of
-/// [`job::load_templates`].
+/// [`setup::load_templates`].
 pub fn completion(request: &Request) -> Result<Completion> {
     let is_lines =
         |path: &&String| *path != "-" && Format::of(path).is_ok_and(|format| format == Format::JsonLines);
@@ -52,7 +52,7 @@ pub fn completion(request: &Request) -> Result<Completion> {
         // is known of the other files.
         return Ok(Completion::Part(vec![lines.into()]));
     }
-    let asked = request.digest(&job::load_templates(&request.template)?);
+    let asked = request.digest(&setup::load_templates(&request.template)?);
     if first["type"] != "run" || first["command"]["job"] != asked {
         return Ok(Completion::Other);
     }

@@ -5,7 +5,7 @@
 //! those of a run that is alone, to the bit. One that fails leaves the others as they are.
 //!
 //! ```no_run
-//! use lockon_run::fleet::{Fleet, Order};
+//! use lockon_run::fleet::{Entry, Fleet};
 //! use lockon_run::request::Request;
 //!
 //! let mut fleet = Fleet::new(4);
@@ -13,7 +13,7 @@
 //!     let mut request = Request::new(format!("{name}.mp4"))?;
 //!     request.track.push("310,120,64,128".parse()?);
 //!     request.results.push(format!("{name}.jsonl"));
-//!     fleet.add(Order::new(name, request));
+//!     fleet.add(Entry::new(name, request));
 //! }
 //! while let Some(ended) = fleet.wait() {
 //!     match ended.outcome {
@@ -37,9 +37,9 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 
 use crate::backend::cuda;
-use crate::job;
 use crate::request::{Request, Share};
 use crate::run::{Outlet, Prepared, Run, Video};
+use crate::setup;
 use lockon_core::config::BackendChoice;
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result, catch_panic};
@@ -52,22 +52,22 @@ pub use done::{Completion, completion};
 pub use list::{check, read_list};
 
 /// A run that is to be done.
-pub struct Order {
+pub struct Entry {
     /// The name in messages and metrics.
     pub name: String,
     /// The request to run.
     pub request: Request,
-    /// See [`Order::with_outlets`].
+    /// See [`Entry::with_outlets`].
     outlets: Vec<Arc<dyn Outlet>>,
     /// Called when the run is open, before its first frame: to add outputs, for example.
     opened: Option<Box<Opened>>,
-    /// Adapts the run before it is started: see [`Order::seeking`] and the methods like it.
+    /// Adapts the run before it is started: see [`Entry::seeking`] and the methods like it.
     adapt: Box<dyn FnOnce(Prepared) -> Prepared + Send>,
 }
 
 type Opened = dyn FnOnce(&mut Run) -> Result<()> + Send;
 
-impl Order {
+impl Entry {
     /// A run under a name.
     pub fn new(name: impl Into<String>, request: Request) -> Self {
         let adapt = Box::new(|prepared| prepared);
@@ -80,7 +80,7 @@ impl Order {
         Self { outlets, ..self }
     }
 
-    /// Returns this order for a video that is a file that is open already: see
+    /// Returns this entry for a video that is a file that is open already: see
     /// [`crate::run::Prepared::reading`].
     #[must_use]
     pub fn reading(self, file: Arc<File>) -> Self {
@@ -93,20 +93,20 @@ impl Order {
         self.adapted(move |prepared| prepared.confined_to(video))
     }
 
-    /// Returns this order so that it begins to decode at `--start`: see [`crate::run::Prepared::seeking`].
+    /// Returns this entry so that it begins to decode at `--start`: see [`crate::run::Prepared::seeking`].
     #[must_use]
     pub fn seeking(self) -> Self {
         self.adapted(Prepared::seeking)
     }
 
-    /// Returns this order without colours that it does not use: see
+    /// Returns this entry without colours that it does not use: see
     /// [`crate::run::Prepared::sparing_colours`].
     #[must_use]
     pub fn sparing_colours(self) -> Self {
         self.adapted(Prepared::sparing_colours)
     }
 
-    /// Returns this order with a callback: `opened` is called when the run is open, on its thread, and its
+    /// Returns this entry with a callback: `opened` is called when the run is open, on its thread, and its
     /// error is the run's.
     #[must_use]
     pub fn when_opened(self, opened: impl FnOnce(&mut Run) -> Result<()> + Send + 'static) -> Self {
@@ -169,7 +169,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    line: VecDeque<(RunId, Order)>,
+    line: VecDeque<(RunId, Entry)>,
     running: BTreeMap<RunId, Control>,
     /// How many of them are files.
     files: usize,
@@ -190,26 +190,26 @@ impl Fleet {
     }
 
     /// Adds a run, which starts as soon as there is a place for it.
-    pub fn add(&mut self, order: Order) -> RunId {
-        let ids = self.add_all([order]);
+    pub fn add(&mut self, entry: Entry) -> RunId {
+        let ids = self.add_all([entry]);
         ids.start
     }
 
     /// Adds runs that start together, as far as there are places: each gets the number of runs, so that it
     /// takes its share of the processor.
-    pub fn add_all(&mut self, orders: impl IntoIterator<Item = Order>) -> Range<RunId> {
+    pub fn add_all(&mut self, entries: impl IntoIterator<Item = Entry>) -> Range<RunId> {
         let first = self.next;
-        let orders = (first..).zip(orders).map(|(id, order)| (is_live(&order.request), (id, order)));
-        let orders: Vec<_> = orders.collect();
-        self.next += orders.len() as RunId;
-        self.untold += orders.len();
+        let entries = (first..).zip(entries).map(|(id, entry)| (is_live(&entry.request), (id, entry)));
+        let entries: Vec<_> = entries.collect();
+        self.next += entries.len() as RunId;
+        self.untold += entries.len();
         let mut state = self.shared.state();
         let mut tasks = Vec::new();
-        for (is_live, order) in orders {
+        for (is_live, entry) in entries {
             if is_live || state.files < self.shared.jobs {
-                tasks.push(self.shared.begin(&mut state, order, !is_live));
+                tasks.push(self.shared.begin(&mut state, entry, !is_live));
             } else {
-                state.line.push_back(order);
+                state.line.push_back(entry);
             }
         }
         let share = Share::among(state.running.len());
@@ -236,8 +236,8 @@ impl Fleet {
         if let Some(control) = state.running.get(&id) {
             control.stop();
         } else if let Some(at) = state.line.iter().position(|(other, _)| *other == id) {
-            let order = state.line.remove(at).expect("it was just found");
-            self.shared.leave_out(&mut state, order);
+            let entry = state.line.remove(at).expect("it was just found");
+            self.shared.leave_out(&mut state, entry);
         }
     }
 
@@ -292,7 +292,7 @@ impl Drop for Fleet {
 /// A run that has begun.
 struct Task {
     id: RunId,
-    order: Order,
+    entry: Entry,
     control: Control,
     is_file: bool,
 }
@@ -303,11 +303,11 @@ impl Shared {
         lock(&self.state)
     }
 
-    fn begin(&self, state: &mut State, (id, order): (RunId, Order), is_file: bool) -> Task {
+    fn begin(&self, state: &mut State, (id, entry): (RunId, Entry), is_file: bool) -> Task {
         let control = self.control.child();
         state.running.insert(id, control.clone());
         state.files += usize::from(is_file);
-        Task { id, order, control, is_file }
+        Task { id, entry, control, is_file }
     }
 
     /// Does a run. After a file, also does the files that wait for a place.
@@ -318,7 +318,7 @@ impl Shared {
             let ended = task.run(share);
             let mut state = self.end(id, is_file);
             next = if is_file {
-                state.line.pop_front().map(|order| self.begin(&mut state, order, true))
+                state.line.pop_front().map(|entry| self.begin(&mut state, entry, true))
             } else {
                 None
             };
@@ -341,27 +341,27 @@ impl Shared {
     }
 
     fn leave_out_all(&self, state: &mut State) {
-        while let Some(order) = state.line.pop_front() {
-            self.leave_out(state, order);
+        while let Some(entry) = state.line.pop_front() {
+            self.leave_out(state, entry);
         }
     }
 
     /// Reports that a waiting run will not begin.
-    fn leave_out(&self, state: &mut State, (id, Order { name, request, .. }): (RunId, Order)) {
+    fn leave_out(&self, state: &mut State, (id, Entry { name, request, .. }): (RunId, Entry)) {
         state.ended += 1;
         let summary = Summary { interrupted: true, ..Summary::default() };
         let _ = self.tell.send(Ended { id, name, request, summary, outcome: Err(Error::Stopped) });
     }
 
     /// Ends a run that gets no thread.
-    fn refuse(&self, Task { id, order, is_file, .. }: Task, error: &std::io::Error) {
+    fn refuse(&self, Task { id, entry, is_file, .. }: Task, error: &std::io::Error) {
         let mut state = self.end(id, is_file);
         // Runs that end start the waiting ones.
         if state.files == 0 {
             self.leave_out_all(&mut state);
         }
         drop(state);
-        let Order { name, request, .. } = order;
+        let Entry { name, request, .. } = entry;
         let outcome = Err(threads::refused(&format!("the run of {name}"), error));
         let _ = self.tell.send(Ended { id, name, request, summary: Summary::default(), outcome });
     }
@@ -369,8 +369,8 @@ impl Shared {
 
 impl Task {
     fn run(self, share: Share) -> Ended {
-        let Self { id, order, control, .. } = self;
-        let Order { name, request, outlets, opened, adapt } = order;
+        let Self { id, entry, control, .. } = self;
+        let Entry { name, request, outlets, opened, adapt } = entry;
         let _said_of_it = tracing::error_span!("video", name).entered();
         let run = || -> Result<(Summary, Result<()>)> {
             control.check()?;
@@ -396,7 +396,7 @@ pub fn usual_jobs(request: &Request) -> usize {
         BackendChoice::Cuda(_) | BackendChoice::CudaOf(_) => true,
         BackendChoice::Auto => cuda::device(0).is_ok(),
     };
-    job::threads(None) * if on_gpu { 2 } else { 1 }
+    setup::threads(None) * if on_gpu { 2 } else { 1 }
 }
 
 /// True if frames come at their own pace, so that the run cannot wait for another to end.

@@ -1,7 +1,7 @@
 //! The change from one request to another during a run.
 
 use super::Request;
-use crate::job;
+use crate::setup;
 use lockon_core::change::Change;
 use lockon_core::error::Result;
 
@@ -11,17 +11,17 @@ impl Request {
     /// or be another.
     ///
     /// # Errors
-    /// As [`job::load_templates`] and [`job::check_device`].
+    /// As [`setup::load_templates`] and [`setup::check_device`].
     pub fn change_since(&self, before: &Self) -> Result<Change> {
         fn new<T: PartialEq + Clone>(before: &T, now: &T) -> Option<T> {
             (before != now).then(|| now.clone())
         }
         let search = (!self.template.is_empty()).then_some(self.search);
-        job::check_device(&self.kernel, self.backend, search, self.threshold)?;
+        setup::check_device(&self.kernel, self.backend, search, self.threshold)?;
         let pairs = before.template.iter().zip(&self.template);
         let (kept, added) = self.template.split_at(pairs.take_while(|(before, now)| before == now).count());
-        let removed = before.template[kept.len()..].iter().map(|text| job::name_and_path(text).0.into());
-        let added = job::load_more_templates(kept, added)?.into_iter().map(|named| named.template);
+        let removed = before.template[kept.len()..].iter().map(|text| setup::name_and_path(text).0.into());
+        let added = setup::load_more_templates(kept, added)?.into_iter().map(|named| named.template);
         Ok(Change {
             remove: removed.collect(),
             add: added.collect(),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{FIELDS, Field, ReceiverAddress, Request, Share, login};
 use crate::backend::cuda;
-use crate::job;
+use crate::setup;
 use lockon_core::config::{BackendChoice, Moment, OnDeviceLoss, Part, SearchMethod, View};
 use lockon_core::error::{Error, Result};
 use lockon_core::files;
@@ -75,7 +75,7 @@ impl Request {
         }
         self.check_receivers()?;
         let search = (!self.template.is_empty()).then_some(self.search);
-        job::check_device(&self.kernel, self.backend, search, self.threshold)?;
+        setup::check_device(&self.kernel, self.backend, search, self.threshold)?;
         if self.threshold.is_none() && self.shown_view() != View::Overlay {
             return usage("--view mask and --view split show the thresholded picture: add --threshold");
         }
@@ -225,7 +225,7 @@ impl Request {
 
     /// The files that are read: the video or its pictures, the templates, the login, an earlier run's orders.
     pub(crate) fn input_files(&self, input: &Input) -> Vec<PathBuf> {
-        let templates = self.template.iter().map(|text| job::name_and_path(text).1);
+        let templates = self.template.iter().map(|text| setup::name_and_path(text).1);
         let others = [&self.credentials, &self.control].into_iter().flatten().cloned();
         input.files().into_iter().chain(templates).chain(others).collect()
     }

@@ -46,7 +46,7 @@ use std::time::SystemTime;
 use sha2::{Digest, Sha256};
 
 use crate::backend::{self, Options};
-use crate::job::{self, Job, NamedTemplate};
+use crate::setup::{self, NamedTemplate, Setup};
 use field::{SPEC, request};
 use lockon_core::config::{
     Angles, BackendChoice, Codec, Kernel, Limits, LumaRange, Moment, OnDeviceLoss, Part, Rotate, Scales,
@@ -59,7 +59,7 @@ use lockon_core::output::{self, Rolling};
 use lockon_core::overlay::{Hiding, Way};
 use lockon_core::search::Search;
 use lockon_core::text;
-use lockon_gst::detections::Wanted;
+use lockon_gst::detections::DetectionFilter;
 use lockon_gst::source::Decoder;
 
 const TO_DO: Spec = Spec { group: "What to do", decides: Decides::Found, ..SPEC };
@@ -307,9 +307,11 @@ request! {
 
 impl Request {
     /// The detections that are followed.
-    pub fn detections(&self) -> Option<Wanted> {
-        self.track_detections
-            .then(|| Wanted { labels: self.detection_type.clone(), min_score: self.min_detection_score })
+    pub fn detections(&self) -> Option<DetectionFilter> {
+        self.track_detections.then(|| DetectionFilter {
+            labels: self.detection_type.clone(),
+            min_score: self.min_detection_score,
+        })
     }
 
     /// A run of `input` with default options.
@@ -463,7 +465,7 @@ impl Request {
         Options {
             choice: self.backend,
             depth: self.depth_for(false),
-            threads: job::threads(self.threads),
+            threads: setup::threads(self.threads),
             kernels: self.kernel.iter().copied().collect(),
             control: control.clone(),
             memory: self.memory.as_ref().map(|memory| **memory),
@@ -471,27 +473,27 @@ impl Request {
         }
     }
 
-    /// Returns the job with which a run begins. `templates` are the request's own, once they were read.
+    /// Returns the setup with which a run begins. `templates` are the request's own, once they were read.
     ///
     /// # Errors
-    /// As [`Search::new`] and [`job::check_device`].
-    pub fn job(&self, templates: Vec<NamedTemplate>, control: &Control) -> Result<Job> {
-        job::check_device(
+    /// As [`Search::new`] and [`setup::check_device`].
+    pub fn setup(&self, templates: Vec<NamedTemplate>, control: &Control) -> Result<Setup> {
+        setup::check_device(
             &self.kernel,
             self.backend,
             (!templates.is_empty()).then_some(self.search),
             self.threshold,
         )?;
-        self.checked_job(templates, control)
+        self.checked_setup(templates, control)
     }
 
-    /// As [`Self::job`], for a request that was checked.
-    pub(crate) fn checked_job(&self, templates: Vec<NamedTemplate>, control: &Control) -> Result<Job> {
+    /// As [`Self::setup`], for a request that was checked.
+    pub(crate) fn checked_setup(&self, templates: Vec<NamedTemplate>, control: &Control) -> Result<Setup> {
         let sought = templates.iter().map(|named| named.template.clone()).collect();
         let mut search = Search::new(sought, self.search, &self.scales, &self.angles, control)?;
         (search.roi, search.limits, search.threshold) = (self.roi, self.limits(), self.threshold);
         search.range = self.range;
-        Ok(Job {
+        Ok(Setup {
             templates,
             search: search.into(),
             tracks: self.track.clone(),

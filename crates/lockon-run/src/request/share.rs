@@ -1,6 +1,6 @@
 //! The share of a machine that a run may use beside other runs.
 
-use crate::job;
+use crate::setup;
 
 /// A share of the machine's cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl Share {
 
     /// Cores for each video, rounded down.
     pub fn cores(self) -> usize {
-        job::threads(None) / self.videos
+        setup::threads(None) / self.videos
     }
 
     /// Threads of a decoder in software: where several videos are decoded they are the threads, and more of
@@ -39,7 +39,7 @@ impl Share {
     pub fn threads(self, asked: Option<u16>) -> usize {
         match asked {
             None if self.videos > 1 && self.cores() < 2 => 1,
-            asked => job::threads(asked),
+            asked => setup::threads(asked),
         }
     }
 }
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn many_videos_have_a_thread_each_and_few_share_all() {
-        let cores = job::threads(None);
+        let cores = setup::threads(None);
         assert_eq!((Share::WHOLE.cores(), Share::WHOLE.threads(None)), (cores, cores));
         assert_eq!((Share::among(cores).cores(), Share::among(0)), (1, Share::WHOLE));
         assert_eq!((Share::among(2 * cores).cores(), Share::among(2 * cores).threads(None)), (0, 1));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::job;
+use crate::setup;
 use lockon_core::config::{Moment, Part};
 use lockon_core::control::Control;
 use lockon_core::error::Result;
@@ -119,7 +119,7 @@ impl Playback {
             if self.shift.is_none() {
                 frame.circumstances.is_discontinuity = true;
             }
-            let rate = job::frame_rate(&self.frames.source().format());
+            let rate = setup::frame_rate(&self.frames.source().format());
             let shift = *self.shift.get_or_insert_with(|| shift(&first, &frame, rate));
             frame.meta.index = frame.meta.index.saturating_add_signed(shift);
         }
@@ -140,7 +140,7 @@ impl Playback {
             _ => None,
         };
         let end = source.duration_ns().into_iter().chain(end).min().unwrap_or(u64::MAX);
-        let rate = job::frame_rate(&source.format());
+        let rate = setup::frame_rate(&source.format());
         // An eighth more than a frame, because files round times.
         let frame = if rate > 0.0 { 1.125e9 / rate } else { 1.0 };
         end.saturating_sub(frame as u64)

@@ -28,7 +28,7 @@ use lockon_gst::cuda::{self, Surfaces};
 use lockon_gst::source;
 use lockon_gst::window::{self, Steering};
 use lockon_run::backend::{self, Ahead};
-use lockon_run::devices::Place;
+use lockon_run::devices::GpuSeat;
 
 use super::audience::Audience;
 use super::latency::{ExcludedTime, Stay};
@@ -58,7 +58,7 @@ pub struct Lockon {
     device: Mutex<Option<Device>>,
     /// The device that upstream may leave frames on, once it is known whether there is one: from READY on.
     surfaces: Mutex<Option<Surfaces>>,
-    place: Mutex<Option<Placed>>,
+    seat: Mutex<Option<Seated>>,
     traffic: Traffic,
     /// The caps and segment that the sink pad received last.
     input: Mutex<InputStream>,
@@ -149,7 +149,7 @@ impl ObjectSubclass for Lockon {
             asking: Mutex::default(),
             device: Mutex::default(),
             surfaces: Mutex::default(),
-            place: Mutex::default(),
+            seat: Mutex::default(),
             traffic: Traffic::default(),
             input: Mutex::default(),
             control: Mutex::default(),
@@ -301,7 +301,7 @@ impl ElementImpl for Lockon {
             }
             gst::StateChange::ReadyToNull => {
                 *lock(&self.surfaces) = None;
-                *lock(&self.place) = None;
+                *lock(&self.seat) = None;
             }
             _ => {}
         }
@@ -310,10 +310,10 @@ impl ElementImpl for Lockon {
 }
 
 /// The GPU on which an element is, from READY on.
-struct Placed {
+struct Seated {
     asked: BackendChoice,
     choice: BackendChoice,
-    _place: Option<Place>,
+    _seat: Option<GpuSeat>,
 }
 
 impl Lockon {
@@ -321,10 +321,10 @@ impl Lockon {
     fn probe(&self) -> Result<()> {
         let Device { mut options, on_loss, .. } = lock(&self.settings).device()?;
         let asked = options.choice;
-        let (choice, place) = Place::of(asked)?;
+        let (choice, seat) = GpuSeat::of(asked)?;
         options.choice = choice;
         backend::probe(choice)?;
-        *lock(&self.place) = Some(Placed { asked, choice, _place: place });
+        *lock(&self.seat) = Some(Seated { asked, choice, _seat: seat });
         // Frames that are lost with the device cannot be given to another.
         let may_stay = options.choice != BackendChoice::Cpu && on_loss == OnDeviceLoss::End;
         let surfaces = if may_stay {
@@ -346,10 +346,10 @@ impl Lockon {
     /// READY to PAUSED: templates are read, and results files could be written.
     fn prepare(&self) -> Result<()> {
         let settings = lock(&self.settings).clone();
-        let (mut device, job) = self.logging(|| Ok::<_, Error>((settings.device()?, settings.job()?)))?;
+        let (mut device, setup) = self.logging(|| Ok::<_, Error>((settings.device()?, settings.setup()?)))?;
         device.options.traffic = self.traffic.clone();
         // Where there are several GPUs, the run takes that on which frames may stay.
-        if let Some(Placed { asked, choice, .. }) = &*lock(&self.place)
+        if let Some(Seated { asked, choice, .. }) = &*lock(&self.seat)
             && *asked == device.options.choice
         {
             device.options.choice = *choice;
@@ -362,7 +362,7 @@ impl Lockon {
         }
         let request = settings.request()?;
         let read: Vec<_> =
-            request.template.iter().map(|text| lockon_run::job::name_and_path(text).1).collect();
+            request.template.iter().map(|text| lockon_run::setup::name_and_path(text).1).collect();
         files::check_distinct(&read, &written)?;
         if !settings.has_work() {
             gst::element_imp_warning!(
@@ -371,7 +371,7 @@ impl Lockon {
                 ("nothing to do yet: set template, track or threshold, or emit `follow`; until then frames pass untouched")
             );
         }
-        *lock(&self.work) = Work::new(job, settings);
+        *lock(&self.work) = Work::new(setup, settings);
         *lock(&self.device) = Some(device);
         *lock(&self.ids) = Some(marks::Ids::new());
         *lock(&self.audience) = Audience::default();

@@ -6,9 +6,9 @@ use gst::prelude::*;
 use gst::subclass::prelude::*;
 use lockon_core::change::Change;
 use lockon_core::control::Control;
+use lockon_core::distinctiveness;
 use lockon_core::error::{Error, Result};
 use lockon_core::frame::Rect;
-use lockon_core::judge;
 use lockon_core::message::Dialect;
 use lockon_core::orders::Reply;
 use lockon_core::template::Template;
@@ -55,7 +55,7 @@ pub(super) fn signals() -> Vec<Signal> {
                     let sample = sample.ok_or_else(|| Error::Usage("there is no sample".into()))?;
                     let (luma, alpha) = sample::planes(&sample)?;
                     let template = Template::new(name, luma, alpha.as_ref())?;
-                    for doubt in judge::Measures::of(&template, None).doubts() {
+                    for doubt in distinctiveness::Measures::of(&template, None).doubts() {
                         tracing::warn!("template {name:?} {doubt}");
                     }
                     Ok(Change::adding(template))

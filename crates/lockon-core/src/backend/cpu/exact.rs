@@ -6,7 +6,7 @@
 //! from elsewhere, as long as all sums agree.
 
 use super::correlate::{Correlator, Pattern, Plans, Scratch, Spectrum};
-use super::plan::Part;
+use super::plan::Tile;
 use super::simd::Level;
 use super::sums::{MIDDLE, WindowSums};
 use crate::backend::peaks::{Candidate, ScoreTile};
@@ -263,7 +263,7 @@ impl ExactWork {
         exact: &Exact,
         member: &ExactMember,
         pixels: PlaneRef<'_>,
-        Part { origin, size, own }: Part,
+        Tile { origin, size, own }: Tile,
     ) -> Result<ScoreTile<'_>> {
         self.transform(exact, pixels, member.mask.is_some())?;
         let Self { st, s, ss, scores, scratch, .. } = self;

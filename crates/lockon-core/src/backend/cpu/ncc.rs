@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 
 use super::correlate::Plans;
-use super::plan::{Part, Plan, Workload};
-use super::search::{Search, Wanted, Worker};
+use super::plan::{Plan, Tile, Workload};
+use super::search::{PreparedSearch, Wanted, Worker};
 use super::simd::Level;
 use super::workload;
 use crate::backend::peaks::{Candidate, Selector};
@@ -57,7 +57,7 @@ impl Default for Planner {
 
 /// Finds the matches of one bank in regions of one size. See the module's documentation for how.
 pub struct Matcher {
-    search: Search,
+    search: PreparedSearch,
     workers: Vec<Worker>,
     /// The members whose transforms fit into memory together, one batch after the other.
     batches: Vec<Range<usize>>,
@@ -120,7 +120,7 @@ impl Matcher {
         let work = workload::of_bank(&bank, region, threads);
         let plan = Plan::new(&work);
         let selector = Selector::new(&bank);
-        let search = Search::new(&mut planner.plans, bank, region, plan, planner.level, control);
+        let search = PreparedSearch::new(&mut planner.plans, bank, region, plan, planner.level, control);
         let worker = search.worker_bytes();
         let largest = search.member_bytes().max().unwrap_or(0);
         let least = worker + largest + LEAST_PEAKS;
@@ -249,7 +249,7 @@ impl Matcher {
         let mut scores = vec![f64::NAN; map.area()];
         let worker = &mut self.workers[0];
         for tile in 0..self.search.plan.tiles() {
-            let Part { origin: (x, y), own, .. } = self.search.plan.part(tile, map);
+            let Tile { origin: (x, y), own, .. } = self.search.plan.tile(tile, map);
             let computed = worker.score_tile(&self.search, region, tile, member).expect("there is memory");
             for row in own.y..own.y + own.h {
                 let from = &computed.scores[row * computed.size.width + own.x..][..own.w];

@@ -38,9 +38,9 @@ pub(super) struct Plan {
     pub(super) groups: usize,
 }
 
-/// The part of a score map that a tile computes.
+/// The part of a score map that one task computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct Tile {
     /// Its first position in the map, which is also its first pixel in the region.
     pub(super) origin: (usize, usize),
     /// Its positions.
@@ -86,11 +86,11 @@ impl Plan {
     }
 
     /// The part of a score map of size `map` that tile number `index` computes.
-    pub(super) fn part(&self, index: usize, map: Size) -> Part {
+    pub(super) fn tile(&self, index: usize, map: Size) -> Tile {
         let (column, row) = (index % self.tiles.width, index / self.tiles.width);
         let (x, width, own_x, own_w) = axis_part(column, self.tiles.width, self.step.width, map.width);
         let (y, height, own_y, own_h) = axis_part(row, self.tiles.height, self.step.height, map.height);
-        Part { origin: (x, y), size: Size::new(width, height), own: Rect::new(own_x, own_y, own_w, own_h) }
+        Tile { origin: (x, y), size: Size::new(width, height), own: Rect::new(own_x, own_y, own_w, own_h) }
     }
 
     /// About how long it takes to make the transforms of all members, in nanoseconds of the same machine.
@@ -219,7 +219,7 @@ mod tests {
                     let map = member.positions_in(Size::new(width, height));
                     let mut owners = vec![0; map.area()];
                     for index in 0..plan.tiles() {
-                        let Part { origin: (x, y), size, own } = plan.part(index, map);
+                        let Tile { origin: (x, y), size, own } = plan.tile(index, map);
                         assert!(size.width + member.width - 1 <= plan.tile.width, "{plan:?}");
                         assert!(size.height + member.height - 1 <= plan.tile.height, "{plan:?}");
                         assert!(own.is_inside(size), "{plan:?}");

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use super::correlate::{Correlator, Pattern, Plans, Scratch, Spectrum};
 use super::estimate::Estimates;
 use super::exact::{self, Exact, ExactMember, ExactWork};
-use super::plan::{Part, Plan};
+use super::plan::{Plan, Tile};
 use super::simd::Level;
 use super::sums::{MAX_WINDOW, RowSums, WindowVariances};
 use crate::backend::peaks::{Candidate, ScoreTile};
@@ -37,7 +37,7 @@ const SPAN_NS: f64 = 1.5;
 const MAP_POSITION_NS: f64 = 10.0;
 
 /// The data that all threads read: how the work is cut, and the templates' spectra.
-pub(super) struct Search {
+pub(super) struct PreparedSearch {
     pub(super) bank: Arc<Bank>,
     pub(super) region: Size,
     pub(super) plan: Plan,
@@ -92,7 +92,7 @@ pub(super) fn worker_bytes(tile: Size, positions: usize, has_masks: bool) -> usi
     estimates + ExactWork::bytes(tile, positions, has_masks)
 }
 
-impl Search {
+impl PreparedSearch {
     /// Gets everything ready that does not depend on the frame.
     pub(super) fn new(
         plans: &mut Plans<f32>,
@@ -191,7 +191,7 @@ impl Search {
     fn positions(&self) -> usize {
         let parts = (0..self.members.len()).flat_map(|member| {
             let map = self.map_size(member);
-            (0..self.plan.tiles()).map(move |tile| self.plan.part(tile, map).size.area())
+            (0..self.plan.tiles()).map(move |tile| self.plan.tile(tile, map).size.area())
         });
         parts.max().unwrap_or(0)
     }
@@ -319,7 +319,7 @@ impl Worker {
     ///
     /// # Errors
     /// `NoMemory`.
-    pub(super) fn new(search: &Search) -> Result<Self> {
+    pub(super) fn new(search: &PreparedSearch) -> Result<Self> {
         let positions = search.positions();
         let has_masks = search.has_masks();
         let map = |positions| memory::filled("estimates of scores", positions, 0.0_f32);
@@ -352,7 +352,7 @@ impl Worker {
     ///
     /// # Errors
     /// `NoMemory`, or `Stopped`.
-    pub(super) fn prepare(&mut self, search: &Search, member: usize) -> Result<()> {
+    pub(super) fn prepare(&mut self, search: &PreparedSearch, member: usize) -> Result<()> {
         search.control.check()?;
         let Member { estimate, .. } = &search.members[member];
         if search.members[member].is_estimated() && estimate.get().is_none() {
@@ -371,7 +371,7 @@ impl Worker {
     /// `NoMemory`; `MemoryLimit` if there are too many peaks; `Stopped`.
     pub(super) fn find(
         &mut self,
-        search: &Search,
+        search: &PreparedSearch,
         region: PlaneRef<'_>,
         piece: usize,
         wanted: &Wanted,
@@ -430,7 +430,7 @@ impl Worker {
     /// For several members of a tile, it is called for one after the other.
     fn score(
         &mut self,
-        search: &Search,
+        search: &PreparedSearch,
         region: PlaneRef<'_>,
         tile: usize,
         member: usize,
@@ -442,7 +442,7 @@ impl Worker {
         }
         let work = self.exact.as_mut().expect("just made");
         let Member { exact: kept, .. } = &search.members[member];
-        let part = search.plan.part(tile, search.map_size(member));
+        let part = search.plan.tile(tile, search.map_size(member));
         let pixels = search.pixels(region, part.origin);
         if let Some(ready) = kept.get() {
             return work.score(exact, ready, pixels, part);
@@ -460,7 +460,7 @@ impl Worker {
     /// As [`Self::score`], for a tile that may be another than before.
     pub(super) fn score_tile(
         &mut self,
-        search: &Search,
+        search: &PreparedSearch,
         region: PlaneRef<'_>,
         tile: usize,
         member: usize,
@@ -473,7 +473,7 @@ impl Worker {
     /// one by one that an exact map takes less time; the added peaks must be dropped then.
     fn find_by_estimates(
         &mut self,
-        search: &Search,
+        search: &PreparedSearch,
         region: PlaneRef<'_>,
         tile: usize,
         member: usize,
@@ -485,7 +485,7 @@ impl Worker {
         if is_low(wanted.threshold(name)) && !wanted.is_best_only() {
             return false;
         }
-        let part = search.plan.part(tile, search.map_size(member));
+        let part = search.plan.tile(tile, search.map_size(member));
         let Some(Errors { error, spread, unknown }) = self.estimate(search, region, member, part) else {
             return false;
         };
@@ -493,7 +493,7 @@ impl Worker {
         if search.control.is_stopped() {
             return true;
         }
-        let Part { origin, size, own } = part;
+        let Tile { origin, size, own } = part;
         let estimates = Estimates {
             correlations: &self.correlations[..size.area()],
             variances: &self.variances[..size.area()],
@@ -578,10 +578,10 @@ impl Worker {
     /// `variances`, and returns their errors. `None` if the member is too large for that.
     fn estimate(
         &mut self,
-        search: &Search,
+        search: &PreparedSearch,
         region: PlaneRef<'_>,
         member: usize,
-        Part { origin, size, .. }: Part,
+        Tile { origin, size, .. }: Tile,
     ) -> Option<Errors> {
         let (template, member) = (&search.bank.members()[member], &search.members[member]);
         let Estimate { pattern, mask } = member.estimate.get()?;

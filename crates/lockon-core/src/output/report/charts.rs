@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use super::page::{Page, duration};
-use super::series::{Column, Histogram, Kind, Series};
+use super::series::{Column, Histogram, Series, SeriesKind};
 use crate::results::{Percentiles, TrackState};
 use crate::text::escaped;
 use crate::tracker::RELIABILITY;
@@ -42,8 +42,8 @@ fn begin_plot(page: &mut String, label: &str) -> std::fmt::Result {
 impl Page<'_> {
     /// Score and state over time of each track, and of each template's best matches.
     pub(super) fn write_series(&self, page: &mut String) -> std::fmt::Result {
-        let is_track = |series: &&Series| series.kind != Kind::Match;
-        if self.report.series.iter().any(|series| series.kind == Kind::Match) {
+        let is_track = |series: &&Series| series.kind != SeriesKind::Match;
+        if self.report.series.iter().any(|series| series.kind == SeriesKind::Match) {
             page.push_str("<section>\n<h2>Matches over time</h2>\n<p class=\"legend soft\">");
             match self.report.stride {
                 1 => page.push_str("Line: score of the best match."),
@@ -56,7 +56,7 @@ impl Page<'_> {
             for series in self.report.series.iter().filter(|series| !is_track(series)) {
                 self.write_one(page, series)?;
             }
-            let charts = self.report.series.iter().filter(|series| series.kind == Kind::Match).count();
+            let charts = self.report.series.iter().filter(|series| series.kind == SeriesKind::Match).count();
             if let more @ 1.. = self.report.found.len().saturating_sub(charts) {
                 writeln!(page, "<p class=\"soft\">{more} more templates have no chart.</p>")?;
             }
@@ -126,7 +126,7 @@ impl Page<'_> {
             "<div class=\"series\"><strong>{}</strong> <span class=\"soft\">",
             escaped(&series.name)
         )?;
-        if series.kind == Kind::Match {
+        if series.kind == SeriesKind::Match {
             write!(page, "found in {frames} of {} frames", self.report.frames)?;
         } else {
             write!(page, "{frames} frames")?;
@@ -164,7 +164,7 @@ impl Page<'_> {
         }
         page.push_str("</svg>\n");
         self.write_ribbon(page, series)?;
-        if series.kind == Kind::Match {
+        if series.kind == SeriesKind::Match {
             self.write_counts(page, series)?;
         }
         self.write_times(page)?;
@@ -186,7 +186,7 @@ impl Page<'_> {
                 let state = first.state();
                 let count = rest.iter().take_while(|column| column.state() == state).count();
                 let (from, to) = (self.x(first.time), self.x(rest[count - 1].time) + width);
-                let class = if series.kind == Kind::Match { "found" } else { state.name() };
+                let class = if series.kind == SeriesKind::Match { "found" } else { state.name() };
                 writeln!(
                     page,
                     "<rect class=\"{class}\" x=\"{from:.1}\" y=\"0\" width=\"{:.1}\" height=\"1\"/>",

@@ -27,7 +27,7 @@ mod series;
 mod thumbnails;
 
 use page::{Page, duration};
-use series::{Found, Histogram, Kind, Series};
+use series::{Found, Histogram, Series, SeriesKind};
 use thumbnails::{KEY_SIDE, Key, Picture, THUMBNAIL_SIDE, Thumbnail};
 
 /// Columns of a chart, one in 1.5 of its pixels: when a run has more, two become one.
@@ -124,9 +124,10 @@ impl Report {
     }
 
     /// The series of that kind and name, begun if there is room.
-    fn series(&mut self, kind: Kind, name: &str) -> Option<&mut Series> {
-        let is_it =
-            |series: &Series| series.kind == kind && (matches!(kind, Kind::Track(_)) || series.name == name);
+    fn series(&mut self, kind: SeriesKind, name: &str) -> Option<&mut Series> {
+        let is_it = |series: &Series| {
+            series.kind == kind && (matches!(kind, SeriesKind::Track(_)) || series.name == name)
+        };
         let index = self.series.iter().position(is_it).or_else(|| {
             (self.series.len() < MOST_SERIES).then(|| {
                 self.series.push(Series::new(kind, name.to_owned()));
@@ -134,7 +135,7 @@ impl Report {
             })
         });
         if index.is_none()
-            && let Kind::Track(id) = kind
+            && let SeriesKind::Track(id) = kind
             && id > self.unshown.0
         {
             self.unshown = (id, self.unshown.1 + 1);
@@ -224,7 +225,7 @@ impl Sink for Report {
             for matches in record.matches.chunk_by(|a, b| a.template == b.template) {
                 let best = &matches[0];
                 self.count(matches, time);
-                if let Some(series) = self.series(Kind::Match, &best.template) {
+                if let Some(series) = self.series(SeriesKind::Match, &best.template) {
                     series.add(number, time, TrackState::Tracked, best.bounds(), best.score);
                     series.count(matches.len() as u32);
                 }
@@ -235,7 +236,7 @@ impl Sink for Report {
                 Some(label) => format!("#{} {label}", track.id),
                 None => format!("#{}", track.id),
             };
-            let Some(series) = self.series(Kind::Track(track.id), &name) else { continue };
+            let Some(series) = self.series(SeriesKind::Track(track.id), &name) else { continue };
             let before = series.add(number, time, track.state, track.bounds(), track.score);
             let is_lost = track.state == TrackState::Lost;
             let was_lost = before == Some(TrackState::Lost);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::series::{Found, Kind, Series};
+use super::series::{Found, Series, SeriesKind};
 use super::thumbnails::Thumbnail;
 use super::{MOST_APPEARANCES, MOST_LETTERS, Report};
 use crate::appearances::Appearance;
@@ -134,7 +134,7 @@ impl Page<'_> {
                     "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r:.1}\" fill=\"{colour}\" stroke=\"#000\" stroke-opacity=\".65\" \
                      stroke-width=\"{unit:.1}\"/>"
                 )?;
-                let label = series.name.split(' ').next().filter(|_| series.kind != Kind::Match);
+                let label = series.name.split(' ').next().filter(|_| series.kind != SeriesKind::Match);
                 let label = shortened(label.unwrap_or(&series.name));
                 let x = x.clamp(0.0, width as f64 - 15.0 * unit * label.chars().count() as f64 - 8.0 * unit);
                 writeln!(
@@ -162,7 +162,7 @@ impl Page<'_> {
 
     /// True if boxes were followed, or matches.
     fn has_tracks(&self) -> bool {
-        self.report.series.iter().any(|series| series.kind != Kind::Match)
+        self.report.series.iter().any(|series| series.kind != SeriesKind::Match)
     }
 
     /// From when to when each template and track was in sight.
@@ -390,8 +390,8 @@ impl Page<'_> {
 /// The colour of a path: that of the template on frames too. None is a state's.
 fn colour(series: &Series) -> String {
     let [r, g, b] = match series.kind {
-        Kind::Track(id) => overlay::NAMES[(id as usize + 1) % overlay::NAMES.len()],
-        Kind::Match => overlay::rgb_of_name(&series.name),
+        SeriesKind::Track(id) => overlay::NAMES[(id as usize + 1) % overlay::NAMES.len()],
+        SeriesKind::Match => overlay::rgb_of_name(&series.name),
     };
     format!("#{r:02x}{g:02x}{b:02x}")
 }

@@ -7,7 +7,7 @@ use crate::results::TrackState;
 
 /// The chart data of one track, or of the best matches of one template.
 pub(super) struct Series {
-    pub(super) kind: Kind,
+    pub(super) kind: SeriesKind,
     pub(super) name: String,
     pub(super) columns: Vec<Column>,
     /// Frames in each of [`TrackState::ALL`].
@@ -21,7 +21,7 @@ pub(super) struct Series {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum SeriesKind {
     Track(u32),
     Match,
 }
@@ -43,7 +43,7 @@ pub(super) struct Column {
 }
 
 impl Series {
-    pub(super) fn new(kind: Kind, name: String) -> Self {
+    pub(super) fn new(kind: SeriesKind, name: String) -> Self {
         Self {
             kind,
             name,
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn the_score_of_a_lost_track_is_no_score_of_its_own() {
-        let mut series = Series::new(Kind::Track(1), "#1".into());
+        let mut series = Series::new(SeriesKind::Track(1), "#1".into());
         let at = [1.0, 1.0, 2.0, 2.0];
         for (time, state, score) in [
             (0.0, TrackState::Tracked, 0.75),

@@ -1,4 +1,4 @@
-//! The work on a video: the program and the GStreamer element make a [`Job`] of their options, and the
+//! The start of a run: the program and the GStreamer element make a [`Setup`] of their options, and the
 //! engine's parts come from it.
 
 use std::collections::BTreeSet;
@@ -12,10 +12,10 @@ use lockon_core::config::{
     BackendChoice, Kernel, Limits, LumaRange, SearchMethod, ThresholdSpec, TimeSpan, TrackSpec,
 };
 use lockon_core::control::Control;
+use lockon_core::distinctiveness;
 use lockon_core::engine::{Engine, Purpose};
 use lockon_core::error::{Error, Result};
 use lockon_core::frame::{Rect, Size, VideoFormat};
-use lockon_core::judge;
 use lockon_core::memory;
 use lockon_core::message::{Message, ON_CPU, PYRAMID, Setting};
 use lockon_core::ports::{Follow, Sink, Source};
@@ -37,7 +37,7 @@ pub struct NamedTemplate {
 
 /// Loads `[NAME=]PATH` templates. Without a name they take their file's, without its extension. No two may
 /// have the same. Warns of templates that cannot be distinguished from other parts of a picture; see
-/// [`judge`].
+/// [`distinctiveness`].
 ///
 /// # Errors
 /// `Usage` if two have one name; `File`, `Picture` or `Template` if one cannot be read or searched for.
@@ -63,7 +63,7 @@ pub fn load_more_templates(before: &[String], texts: &[String]) -> Result<Vec<Na
         let still = decode_picture(&bytes, &path, template::MAX_PIXELS)?;
         Warned::default().of(still.loss(), &path);
         let template = Template::new(name, still.luma, still.alpha.as_ref())?;
-        for doubt in judge::Measures::of(&template, still.rgb.as_deref()).doubts() {
+        for doubt in distinctiveness::Measures::of(&template, still.rgb.as_deref()).doubts() {
             tracing::warn!("template {:?} {doubt}", &**template.name());
         }
         templates.push(NamedTemplate { template, sha256: still::sha256(&bytes) });
@@ -217,7 +217,7 @@ pub fn threads(asked: Option<u16>) -> usize {
 
 /// The start of a run, for any format of frames.
 #[derive(Debug, Clone, Default)]
-pub struct Job {
+pub struct Setup {
     /// The templates that were read.
     pub templates: Vec<NamedTemplate>,
     /// The search.
@@ -251,7 +251,7 @@ pub struct Ends<'a> {
     pub control: Control,
 }
 
-impl Job {
+impl Setup {
     /// Runs the engine between two ends, on these devices. `open` opens one of them.
     pub fn run(
         &self,
@@ -380,7 +380,7 @@ mod tests {
             &Standing::new(format.size),
         );
         let device = device.unwrap().describe();
-        let input = |text: &str| Job::default().describe(text, None, &format, &device).input;
+        let input = |text: &str| Setup::default().describe(text, None, &format, &device).input;
         assert_eq!(input("http://me:secret@host/a.mp4"), "http://***@host/a.mp4");
         assert_eq!(input("souphttpsrc user-pw=secret ! decodebin"), "souphttpsrc user-pw=*** ! decodebin");
         assert_eq!(input("a clip.mp4"), "a clip.mp4");

@@ -11,7 +11,7 @@ static SIGNS_OF_LIFE: AtomicU64 = AtomicU64::new(0);
 
 /// The resources that the process holds.
 #[derive(Debug, Clone, Copy)]
-pub struct Held {
+pub struct Resources {
     pub resident_mb: f64,
     /// The device's memory in use, by any process, in MB; none without a device.
     pub device_mb: Option<f64>,
@@ -19,7 +19,7 @@ pub struct Held {
     pub threads: usize,
 }
 
-impl Held {
+impl Resources {
     pub fn now() -> Self {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let number = |name: &str| {
@@ -76,7 +76,7 @@ pub struct Pulse {
     /// Looks after so many frames.
     every: u64,
     frames: u64,
-    held: Vec<Held>,
+    held: Vec<Resources>,
 }
 
 impl Pulse {
@@ -86,7 +86,7 @@ impl Pulse {
     }
 
     /// Records that a frame has passed, as a sign of life. Now and then measures and prints what is held.
-    pub fn beat(&mut self, held: impl FnOnce() -> Held) {
+    pub fn beat(&mut self, held: impl FnOnce() -> Resources) {
         lives();
         self.frames += 1;
         if self.frames.is_multiple_of(self.every) {
@@ -108,8 +108,8 @@ impl Pulse {
 ///
 /// Later rounds hold no more than the third one while they run, and none leaves a descriptor behind.
 pub fn rounds(
-    held: impl Fn() -> Held,
-    held_at_rest: impl Fn() -> Held,
+    held: impl Fn() -> Resources,
+    held_at_rest: impl Fn() -> Resources,
     mut round: impl FnMut(u64, &mut dyn FnMut()) -> String,
 ) {
     let (streams, rounds) = (asked("LOCKON_STREAMS", 16), asked("LOCKON_ROUNDS", 9));

@@ -15,7 +15,7 @@ use lockon_run::fleet::{self, Completion};
 use lockon_run::request::Request;
 
 /// The files that a job finds in place of its outputs.
-pub(super) enum Found {
+pub(super) enum Existing {
     /// Its results, whole: an earlier worker was gone before it could report them.
     Results,
     /// No files that must stay. The job may replace these.
@@ -26,22 +26,22 @@ pub(super) enum Found {
 ///
 /// # Errors
 /// `Usage` if other files have the names of outputs; `File` if a file there cannot be read.
-pub(super) fn look(record: &Record, request: &Request) -> Result<Found> {
+pub(super) fn look(record: &Record, request: &Request) -> Result<Existing> {
     if record.job.collect || record.job.live {
-        return Ok(Found::Room(Vec::new()));
+        return Ok(Existing::Room(Vec::new()));
     }
     let has_lines = request.results.iter().any(|path| path.to_ascii_lowercase().ends_with(".jsonl"));
     let mut ours = Vec::new();
     // Outputs that may be overwritten are written again, and then they are this job's results.
     if has_lines && (record.started || !record.job.overwrite) {
         match fleet::completion(request)? {
-            Completion::Done => return Ok(Found::Results),
+            Completion::Done => return Ok(Existing::Results),
             Completion::Part(files) => ours = files,
             Completion::None | Completion::Other => {}
         }
     }
     if record.job.overwrite {
-        return Ok(Found::Room(Vec::new()));
+        return Ok(Existing::Room(Vec::new()));
     }
     let is_taken = |path: &&PathBuf| path.symlink_metadata().is_ok();
     for path in request.output_files().iter().filter(is_taken) {
@@ -49,7 +49,7 @@ pub(super) fn look(record: &Record, request: &Request) -> Result<Found> {
             return Err(taken(path));
         }
     }
-    Ok(Found::Room(ours))
+    Ok(Existing::Room(ours))
 }
 
 fn taken(path: &Path) -> Error {
@@ -64,7 +64,7 @@ fn taken(path: &Path) -> Error {
 /// A file that is whole gets its name by a hard link, which fails if the name is in use: no file is replaced
 /// without `-y`. Until the farm knows that the job is done, the hidden folder keeps its own name of the file.
 /// If the worker dies in between, the next try recognises the job's files by that.
-pub(super) struct Place {
+pub(super) struct Staging {
     /// The request, with the names that are written to.
     pub(super) request: Request,
     folders: Vec<Hidden>,
@@ -89,14 +89,14 @@ struct Hidden {
     of: PathBuf,
 }
 
-impl Place {
+impl Staging {
     /// Creates the folders for a job, and removes leftovers of an earlier try.
     ///
     /// # Errors
     /// `File` if there is none.
     pub(super) fn new(job: &Job, asked: &Asked, ours: Vec<PathBuf>, instance: &str) -> Result<Self> {
         let declared = asked.bound.output_files();
-        let mut place = Self {
+        let mut staging = Self {
             request: asked.bound.clone(),
             folders: Vec::new(),
             scratch: None,
@@ -108,36 +108,36 @@ impl Place {
         };
         if job.live {
             // Reserved, so that no other job gets the name; those that stay empty are removed at the end.
-            place.rename(reserve)?;
-            let names = place.request.output_files();
-            place.last = names.iter().map(|path| asked.submitted(path)).collect();
-            return Ok(place);
+            staging.rename(reserve)?;
+            let names = staging.request.output_files();
+            staging.last = names.iter().map(|path| asked.submitted(path)).collect();
+            return Ok(staging);
         }
         if job.collect {
             let folder = tempfile::tempdir().map_err(Error::file("create", &std::env::temp_dir()))?;
             let path = folder.path().to_owned();
-            place.scratch = Some(folder);
-            place.rename(|name| Ok(path.join(name)))?;
-            return Ok(place);
+            staging.scratch = Some(folder);
+            staging.rename(|name| Ok(path.join(name)))?;
+            return Ok(staging);
         }
         sweep_all(job, &asked.bound);
         let name = format!("{}{instance}", hidden_prefix(job));
-        for path in place.declared.clone() {
+        for path in staging.declared.clone() {
             let of = folder_of(&path).to_owned();
-            if place.folders.iter().any(|hidden| hidden.of == of) {
+            if staging.folders.iter().any(|hidden| hidden.of == of) {
                 continue;
             }
             let path = of.join(&name);
             create_private(&path).map_err(|error| no_room(&of, error))?;
-            place.folders.push(Hidden { path, of });
+            staging.folders.push(Hidden { path, of });
         }
-        let hidden: Vec<_> = place.folders.iter().map(|it| (it.of.clone(), it.path.clone())).collect();
-        place.rename(|path| {
+        let hidden: Vec<_> = staging.folders.iter().map(|it| (it.of.clone(), it.path.clone())).collect();
+        staging.rename(|path| {
             let found = hidden.iter().find(|(of, _)| of == folder_of(path));
             let (_, folder) = found.expect("each output's folder was just gone through");
             Ok(folder.join(path.file_name().unwrap_or_default()))
         })?;
-        Ok(place)
+        Ok(staging)
     }
 
     fn rename(&mut self, name: impl Fn(&Path) -> Result<PathBuf>) -> Result<()> {
@@ -474,8 +474,8 @@ mod tests {
         (Job::new("a", &request, &[], terms).unwrap(), request)
     }
 
-    fn place(job: &Job, request: &Request, instance: &str) -> Place {
-        Place::new(job, &Asked::free(request.clone()), Vec::new(), instance).unwrap()
+    fn staging(job: &Job, request: &Request, instance: &str) -> Staging {
+        Staging::new(job, &Asked::free(request.clone()), Vec::new(), instance).unwrap()
     }
 
     fn names(folder: &Path) -> Vec<String> {
@@ -486,8 +486,8 @@ mod tests {
     }
 
     /// Writes a job's outputs, and a second part of its video.
-    fn write(place: &Place) -> Vec<PathBuf> {
-        let mut written = place.request.output_files();
+    fn write(staging: &Staging) -> Vec<PathBuf> {
+        let mut written = staging.request.output_files();
         written.insert(1, written[0].with_file_name("a-2.mkv"));
         for path in &written {
             std::fs::write(path, "new").unwrap();
@@ -499,10 +499,10 @@ mod tests {
     fn outputs_have_their_names_only_when_they_are_whole_and_second_parts_have_theirs() {
         let folder = tempfile::tempdir().unwrap();
         let (job, request) = job(folder.path());
-        let place = place(&job, &request, "w1");
-        let written = write(&place);
+        let staging = staging(&job, &request, "w1");
+        let written = write(&staging);
         assert!(request.output_files().iter().all(|path| !path.exists()));
-        let committed = place.commit(&written).unwrap();
+        let committed = staging.commit(&written).unwrap();
         assert!(committed.files.last().unwrap().ends_with("a.jsonl"), "{:?}", committed.files);
         committed.keep();
         assert_eq!(names(folder.path()), ["a-2.mkv", "a.jsonl", "a.mkv"]);
@@ -518,9 +518,9 @@ mod tests {
             for taken in ["a-2.mkv", "a-3.mkv"] {
                 std::fs::write(at(taken), "old").unwrap();
             }
-            let place = place(&job, &request, "w1");
-            let written = write(&place);
-            let committed = place.commit(&written).unwrap();
+            let staging = staging(&job, &request, "w1");
+            let written = write(&staging);
+            let committed = staging.commit(&written).unwrap();
             assert!(committed.files.contains(&at(part)), "{:?}", committed.files);
             assert_eq!(std::fs::read_to_string(at("a-2.mkv")).unwrap(), old);
             assert_eq!(std::fs::read_to_string(at("a-3.mkv")).unwrap(), "old");
@@ -534,10 +534,10 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         request.output.push(at("a-3.mkv"));
         std::fs::write(at("a-2.mkv"), "old").unwrap();
-        let place = place(&job, &request, "w1");
-        let written = write(&place);
-        std::fs::write(&place.request.output[1], "declared").unwrap();
-        let committed = place.commit(&written).unwrap();
+        let staging = staging(&job, &request, "w1");
+        let written = write(&staging);
+        std::fs::write(&staging.request.output[1], "declared").unwrap();
+        let committed = staging.commit(&written).unwrap();
         assert!(committed.files.contains(&at("a-4.mkv")), "{:?}", committed.files);
         committed.keep();
         for (name, text) in [("a-2.mkv", "old"), ("a-3.mkv", "declared"), ("a-4.mkv", "new")] {
@@ -558,13 +558,13 @@ mod tests {
     fn a_worker_that_lost_its_job_after_its_outputs_got_their_names_removes_its_own_files_only() {
         let folder = tempfile::tempdir().unwrap();
         let (job, request) = job(folder.path());
-        let commit = |place: Place| {
-            let written = write(&place);
-            place.commit(&written).unwrap()
+        let commit = |staging: Staging| {
+            let written = write(&staging);
+            staging.commit(&written).unwrap()
         };
-        let first = commit(place(&job, &request, "first"));
+        let first = commit(staging(&job, &request, "first"));
         assert!(first.is_whole());
-        let second = place(&job, &request, "second");
+        let second = staging(&job, &request, "second");
         assert!(!first.is_whole(), "the second worker removed the files of the first");
         let second = commit(second);
         assert!(second.is_whole() && !first.is_whole());
@@ -597,13 +597,13 @@ mod tests {
     fn a_worker_that_was_held_up_takes_no_name_from_the_one_that_took_over() {
         let folder = tempfile::tempdir().unwrap();
         let (job, request) = job(folder.path());
-        let first = place(&job, &request, "first");
+        let first = staging(&job, &request, "first");
         let hidden = first.folders[0].path.clone();
         let written = write(&first);
         let first = first.commit(&written).unwrap();
         // It has checked that the name is its own. Then it is held up, and another worker does the whole job.
         let name = first.placed[0].name.clone();
-        let second = place(&job, &request, "second");
+        let second = staging(&job, &request, "second");
         let written = write(&second);
         let second = second.commit(&written).unwrap();
         second.keep();
@@ -615,10 +615,10 @@ mod tests {
     fn a_file_that_came_while_the_job_ran_stays_and_nothing_of_the_job_does() {
         let folder = tempfile::tempdir().unwrap();
         let (job, request) = job(folder.path());
-        let place = place(&job, &request, "w1");
-        let written = write(&place);
+        let staging = staging(&job, &request, "w1");
+        let written = write(&staging);
         std::fs::write(folder.path().join("a.jsonl"), "mine").unwrap();
-        let said = place.commit(&written).err().unwrap().to_string();
+        let said = staging.commit(&written).err().unwrap().to_string();
         assert!(said.contains("a.jsonl exists already") && said.contains("-y"), "{said}");
         assert_eq!(names(folder.path()), ["a.jsonl"]);
         assert_eq!(std::fs::read_to_string(folder.path().join("a.jsonl")).unwrap(), "mine");
@@ -628,10 +628,10 @@ mod tests {
     fn what_a_try_left_that_was_killed_is_removed_by_the_next_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let (job, request) = job(folder.path());
-        let left = place(&job, &request, "killed").request.output_files();
+        let left = staging(&job, &request, "killed").request.output_files();
         let other = folder.path().join(".lockon-0-killed-a.jsonl");
         left.iter().chain([&other]).for_each(|path| std::fs::write(path, "half").unwrap());
-        let next = place(&job, &request, "next");
+        let next = staging(&job, &request, "next");
         assert!(left.iter().all(|path| !path.exists()) && other.exists());
         std::fs::write(&next.request.output[0], "half").unwrap();
         next.discard();
@@ -643,11 +643,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (job, mut request) = job(folder.path());
         request.output = vec![folder.path().join("none/a.mkv")];
-        let error = Place::new(&job, &Asked::free(request.clone()), Vec::new(), "w1").err().unwrap();
+        let error = Staging::new(&job, &Asked::free(request.clone()), Vec::new(), "w1").err().unwrap();
         let said = error.to_string();
         assert!(said.contains("none:") && said.contains("mkdir -p") && !said.contains(".lockon"), "{said}");
         request.output = vec![folder.path().join("a.mkv")];
-        let hidden = place(&job, &request, "w1").request.output[0].display().to_string();
+        let hidden = staging(&job, &request, "w1").request.output[0].display().to_string();
         let said = without_hidden(&job, "w1", &format!("cannot write {hidden}: File too large"));
         let expected = folder.path().join("a.mkv");
         assert_eq!(said, format!("cannot write {}: File too large", expected.display()));
@@ -657,15 +657,15 @@ mod tests {
     fn outputs_of_a_worker_that_died_between_their_names_and_its_report_are_the_jobs() {
         let folder = tempfile::tempdir().unwrap();
         let (job, request) = job(folder.path());
-        let dead = place(&job, &request, "dead");
+        let dead = staging(&job, &request, "dead");
         let written = write(&dead);
         dead.commit(&written[..2]).unwrap();
         let mine = folder.path().join("a-9.mkv");
         std::fs::write(&mine, "mine").unwrap();
         let mut record = Record::new(job.clone());
         record.started = true;
-        assert!(matches!(look(&record, &request), Ok(Found::Room(_))));
-        let next = place(&job, &request, "next");
+        assert!(matches!(look(&record, &request), Ok(Existing::Room(_))));
+        let next = staging(&job, &request, "next");
         let written = write(&next);
         next.commit(&written).unwrap().keep();
         assert_eq!(names(folder.path()), ["a-2.mkv", "a-9.mkv", "a.jsonl", "a.mkv"]);
@@ -676,14 +676,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (job, request) = job(folder.path());
         let mut record = Record::new(job);
-        assert!(matches!(look(&record, &request), Ok(Found::Room(_))));
+        assert!(matches!(look(&record, &request), Ok(Existing::Room(_))));
         std::fs::write(&request.output[0], "mine").unwrap();
         for started in [false, true] {
             record.started = started;
             assert!(look(&record, &request).err().unwrap().to_string().contains("submit it with -y"));
         }
         record.job.overwrite = true;
-        assert!(matches!(look(&record, &request), Ok(Found::Room(_))));
+        assert!(matches!(look(&record, &request), Ok(Existing::Room(_))));
     }
 
     #[test]
@@ -692,12 +692,12 @@ mod tests {
         let (mut job, request) = job(folder.path());
         job.live = true;
         std::fs::write(folder.path().join("a.jsonl"), "old").unwrap();
-        let moved = place(&job, &request, "w1");
+        let moved = staging(&job, &request, "w1");
         assert_eq!(
             moved.request.output_files(),
             [folder.path().join("a.mkv"), folder.path().join("a-2.jsonl")]
         );
-        let third = place(&job, &request, "w2");
+        let third = staging(&job, &request, "w2");
         assert!(third.request.results[0].ends_with("a-3.jsonl"), "a name that is reserved is in use");
         third.discard();
         std::fs::write(&moved.request.results[0], "new").unwrap();

@@ -11,11 +11,11 @@ use crate::frame::{Circumstances, Frame, FrameMeta, Picture, Plane, PlaneRef, Si
 
 /// The last frames of one size, oldest first. A clone has the same pictures.
 #[derive(Default, Clone)]
-pub struct Kept {
+pub struct RecentFrames {
     frames: VecDeque<Copied>,
 }
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for RecentFrames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.frames.iter().map(|kept| kept.meta.index)).finish()
     }
@@ -52,7 +52,7 @@ impl Planes {
     }
 }
 
-impl Kept {
+impl RecentFrames {
     /// Keeps a frame, and as many of the frames before as make `most` with it. Frames of another size are
     /// dropped, and all where the video continues from an earlier place.
     pub fn keep(&mut self, frame: &Frame, most: usize) {
@@ -136,16 +136,16 @@ mod tests {
     #[test]
     fn the_last_frames_are_kept_as_they_were_and_no_more() {
         let size = Size::new(3, 5);
-        let mut kept = Kept::default();
+        let mut recent = RecentFrames::default();
         for index in [0, 1, 3, 4, 5] {
-            kept.keep(&frame(index, size), 3);
+            recent.keep(&frame(index, size), 3);
         }
-        assert_eq!(kept.oldest(), Some(3));
-        let since: Vec<_> = kept.since(4).collect();
+        assert_eq!(recent.oldest(), Some(3));
+        let since: Vec<_> = recent.since(4).collect();
         assert_eq!(since.iter().map(|frame| frame.meta.index).collect::<Vec<_>>(), [4, 5]);
         // A frame that is still held is not overwritten.
         for index in 6..10 {
-            kept.keep(&frame(index, size), 3);
+            recent.keep(&frame(index, size), 3);
         }
         assert!(
             since.iter().all(|frame| frame
@@ -154,26 +154,26 @@ mod tests {
                 .flatten()
                 .all(|&v| u64::from(v) == frame.meta.index))
         );
-        assert_eq!(kept.get(8).map(|frame| frame.meta.index), Some(8));
-        assert!(kept.get(6).is_none() && kept.get(10).is_none());
-        kept.keep(&frame(10, size), 1);
-        assert_eq!(kept.since(0).count(), 1);
-        kept.clear();
-        assert_eq!(kept.oldest(), None);
+        assert_eq!(recent.get(8).map(|frame| frame.meta.index), Some(8));
+        assert!(recent.get(6).is_none() && recent.get(10).is_none());
+        recent.keep(&frame(10, size), 1);
+        assert_eq!(recent.since(0).count(), 1);
+        recent.clear();
+        assert_eq!(recent.oldest(), None);
     }
 
     #[test]
     fn frames_of_another_size_and_those_that_nobody_wants_are_not_kept() {
-        let mut kept = Kept::default();
-        kept.keep(&frame(0, Size::new(3, 5)), 4);
-        kept.keep(&frame(1, Size::new(4, 5)), 4);
-        assert_eq!(kept.oldest(), Some(1));
+        let mut recent = RecentFrames::default();
+        recent.keep(&frame(0, Size::new(3, 5)), 4);
+        recent.keep(&frame(1, Size::new(4, 5)), 4);
+        assert_eq!(recent.oldest(), Some(1));
         // After a jump back in the video.
         for index in [7, 8, 3] {
-            kept.keep(&frame(index, Size::new(4, 5)), 4);
+            recent.keep(&frame(index, Size::new(4, 5)), 4);
         }
-        assert_eq!(kept.since(0).map(|frame| frame.meta.index).collect::<Vec<_>>(), [3]);
-        kept.keep(&frame(2, Size::new(4, 5)), 0);
-        assert_eq!(kept.oldest(), None);
+        assert_eq!(recent.since(0).map(|frame| frame.meta.index).collect::<Vec<_>>(), [3]);
+        recent.keep(&frame(2, Size::new(4, 5)), 0);
+        assert_eq!(recent.oldest(), None);
     }
 }

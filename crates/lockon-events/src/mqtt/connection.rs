@@ -1,8 +1,9 @@
 //! One connection to a broker: bytes over TCP or TLS on one side, messages and answers on the other.
 //!
 //! The codec of `rumqttc` writes and reads the packets. Its client is not used: it forgets messages that were
-//! not acknowledged when a connection ends, and reads without a bound. A [`Line`] has no task of its own: it
-//! reads and writes inside [`Line::next`]. Memory is bounded by [`MAX_UNSENT`] and [`MAX_PACKET`].
+//! not acknowledged when a connection ends, and reads without a bound. A [`Connection`] has no task of its
+//! own: it reads and writes inside [`Connection::next`]. Memory is bounded by [`MAX_UNSENT`] and
+//! [`MAX_PACKET`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -142,7 +143,7 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// A connection that the broker has accepted.
-pub(super) struct Line {
+pub(super) struct Connection {
     reader: ReadHalf<Box<dyn Stream>>,
     writer: WriteHalf<Box<dyn Stream>>,
     received: BytesMut,
@@ -161,7 +162,7 @@ pub(super) struct Line {
     is_pinged: bool,
 }
 
-impl Line {
+impl Connection {
     /// Connects.
     pub(super) async fn open(access: &Access) -> Result<Self, Ended> {
         timeout(CONNECTING, Self::connect(access)).await.map_err(|_| Ended::Silent)?
@@ -181,7 +182,7 @@ impl Line {
         };
         let (reader, writer) = tokio::io::split(stream);
         let now = Instant::now();
-        let mut line = Self {
+        let mut connection = Self {
             reader,
             writer,
             received: BytesMut::new(),
@@ -194,15 +195,15 @@ impl Line {
             next_ping: now + KEEP_ALIVE,
             is_pinged: false,
         };
-        line.write(&Packet::Connect(access.connect.clone()))?;
+        connection.write(&Packet::Connect(access.connect.clone()))?;
         loop {
-            match line.packet()? {
+            match connection.packet()? {
                 Some(Packet::ConnAck(answer)) if answer.code == ConnectReturnCode::Success => {
-                    return Ok(line);
+                    return Ok(connection);
                 }
                 Some(Packet::ConnAck(answer)) => return Err(Ended::Refused(answer.code)),
                 Some(_) => return Err(Ended::Protocol(mqttbytes::Error::IncorrectPacketFormat)),
-                None => line.transfer(now + CONNECTING).await?,
+                None => connection.transfer(now + CONNECTING).await?,
             }
         }
     }

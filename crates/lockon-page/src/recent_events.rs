@@ -9,24 +9,24 @@ use lockon_core::config::Zone;
 use lockon_core::frame::Size;
 use lockon_core::orders::Order;
 use lockon_core::results::FrameRecord;
-use lockon_core::watch::{Happening, Watch};
+use lockon_core::track_events::{TrackEvent, TrackWatcher};
 
 /// Events that are kept.
 const MOST: usize = 30;
 
 /// The events so far, and the zones now.
 #[derive(Default)]
-pub(super) struct Happenings {
-    watch: Watch,
-    last: VecDeque<Happened>,
+pub(super) struct RecentEvents {
+    watcher: TrackWatcher,
+    last: VecDeque<ShownEvent>,
     count: u64,
     /// Events of the current frame.
-    now: Vec<Happening>,
+    now: Vec<TrackEvent>,
 }
 
 /// An event: `Event` in `openapi.json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub(super) struct Happened {
+pub(super) struct ShownEvent {
     /// Counts the events of a run from 1.
     seq: u64,
     frame: u64,
@@ -53,31 +53,31 @@ pub(super) struct ShownZone {
     text: String,
 }
 
-impl Happenings {
+impl RecentEvents {
     pub(super) fn new(zones: Vec<Zone>) -> Self {
-        Self { watch: Watch::new(zones), ..Self::default() }
+        Self { watcher: TrackWatcher::new(zones), ..Self::default() }
     }
 
     /// Adds the events of a frame; true if there are any.
     pub(super) fn step(&mut self, record: &FrameRecord, size: Size) -> bool {
-        self.watch.step(record, size, &mut self.now);
+        self.watcher.step(record, size, &mut self.now);
         self.keep(record.frame, record.pts_ns)
     }
 
     /// Adds, moves or removes a zone.
     pub(super) fn obey(&mut self, frame: u64, order: &Order) {
-        self.watch.obey(order, &mut self.now);
+        self.watcher.obey(order, &mut self.now);
         self.keep(frame, None);
     }
 
     fn keep(&mut self, frame: u64, pts_ns: Option<u64>) -> bool {
         let has_any = !self.now.is_empty();
-        for Happening { kind, track, zone, .. } in self.now.drain(..) {
+        for TrackEvent { kind, track, zone, .. } in self.now.drain(..) {
             self.count += 1;
             if self.last.len() >= MOST {
                 self.last.pop_front();
             }
-            self.last.push_back(Happened {
+            self.last.push_back(ShownEvent {
                 seq: self.count,
                 frame,
                 time_s: pts_ns.map(|ns| ns as f64 / 1e9),
@@ -93,19 +93,19 @@ impl Happenings {
     }
 
     /// The last events, oldest first.
-    pub(super) fn last(&self) -> Vec<Happened> {
+    pub(super) fn last(&self) -> Vec<ShownEvent> {
         self.last.iter().cloned().collect()
     }
 
     pub(super) fn zones(&self) -> Vec<ShownZone> {
-        let inside = self.watch.occupied().map(|(_, inside)| inside);
+        let inside = self.watcher.occupied().map(|(_, inside)| inside);
         let shown = |(zone, inside): (&Zone, usize)| ShownZone {
             name: zone.name().clone(),
             corners: zone.corners().to_vec(),
             inside,
             text: zone.to_string(),
         };
-        self.watch.zones().iter().zip(inside).map(shown).collect()
+        self.watcher.zones().iter().zip(inside).map(shown).collect()
     }
 }
 
@@ -123,19 +123,19 @@ mod tests {
     #[test]
     fn the_last_events_are_kept_with_their_times_and_zones() {
         let size = Size::new(64, 48);
-        let mut happenings = Happenings::new(vec!["a=0,0,40,0,40,48,0,48".parse().unwrap()]);
-        assert!(happenings.step(&record(25, 7..8), size));
-        assert!(!happenings.step(&record(26, 7..8), size));
-        let told: Vec<_> = happenings.last().iter().map(|event| (event.event, event.track)).collect();
+        let mut recent_events = RecentEvents::new(vec!["a=0,0,40,0,40,48,0,48".parse().unwrap()]);
+        assert!(recent_events.step(&record(25, 7..8), size));
+        assert!(!recent_events.step(&record(26, 7..8), size));
+        let told: Vec<_> = recent_events.last().iter().map(|event| (event.event, event.track)).collect();
         assert_eq!(told, [("appeared", 7), ("entered", 7)]);
-        let entered = &happenings.last()[1];
+        let entered = &recent_events.last()[1];
         assert_eq!((entered.time_s, entered.zone.as_deref(), entered.seq), (Some(1.0), Some("a"), 2));
-        assert_eq!((happenings.zones()[0].inside, happenings.zones().len()), (1, 1));
-        happenings.obey(27, &Order::RemoveZone { name: "a".into() });
-        assert_eq!(happenings.last().last().map(|event| event.event), Some("left"));
-        assert!(happenings.zones().is_empty());
-        happenings.step(&record(27, 1..100), size);
-        let last = happenings.last();
+        assert_eq!((recent_events.zones()[0].inside, recent_events.zones().len()), (1, 1));
+        recent_events.obey(27, &Order::RemoveZone { name: "a".into() });
+        assert_eq!(recent_events.last().last().map(|event| event.event), Some("left"));
+        assert!(recent_events.zones().is_empty());
+        recent_events.step(&record(27, 1..100), size);
+        let last = recent_events.last();
         assert_eq!((last.len(), last.last().unwrap().seq), (MOST, 3 + 99 - 1));
     }
 }

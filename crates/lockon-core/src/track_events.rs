@@ -20,7 +20,7 @@ const MOST_BEYOND: f64 = 0.5;
 
 /// Kinds of events of a track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum TrackEventKind {
     /// It is followed from now on.
     Appeared,
     /// It came into a zone.
@@ -37,7 +37,7 @@ pub enum Kind {
     Gone,
 }
 
-impl Kind {
+impl TrackEventKind {
     /// All of them.
     pub const ALL: [Self; 7] =
         [Self::Appeared, Self::Entered, Self::Left, Self::Uncertain, Self::Lost, Self::Found, Self::Gone];
@@ -58,9 +58,9 @@ impl Kind {
 
 /// Something that happened to a track.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Happening {
+pub struct TrackEvent {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: TrackEventKind,
     /// The track as it is in that frame, or as it was last.
     pub track: Track,
     /// The zone that it came into or went out of.
@@ -77,7 +77,7 @@ pub struct Happening {
 /// is no border: a zone that it cuts off continues beyond it ([`Zone::depth`]). While a track is lost, it
 /// stays in the zones that it was in.
 #[derive(Debug, Default)]
-pub struct Watch {
+pub struct TrackWatcher {
     zones: Zones,
     tracks: BTreeMap<u32, Followed>,
     frames: u64,
@@ -92,7 +92,7 @@ struct Followed {
     otherwise: u32,
     /// For each zone, whether it is in it.
     inside: Vec<bool>,
-    /// The frame in which it was seen last, counted by [`Watch::frames`].
+    /// The frame in which it was seen last, counted by [`TrackWatcher::frames`].
     seen: u64,
 }
 
@@ -113,7 +113,7 @@ impl Sureness {
     }
 }
 
-impl Watch {
+impl TrackWatcher {
     /// Watches these zones, given for the pictures that come first.
     pub fn new(zones: Vec<Zone>) -> Self {
         Self { zones: Zones::new(zones), ..Self::default() }
@@ -125,7 +125,7 @@ impl Watch {
     }
 
     /// Changes the zones by an order. Appends that tracks left a zone that is removed.
-    pub fn obey(&mut self, order: &Order, happened: &mut Vec<Happening>) {
+    pub fn obey(&mut self, order: &Order, happened: &mut Vec<TrackEvent>) {
         match order {
             Order::Zone { zone } => {
                 self.zones.set(zone);
@@ -138,7 +138,7 @@ impl Watch {
                 let zones = self.zones.now();
                 for followed in self.tracks.values_mut() {
                     if std::mem::take(&mut followed.inside[place]) {
-                        followed.tell(Kind::Left, Some(&zones[place]), zones, happened);
+                        followed.tell(TrackEventKind::Left, Some(&zones[place]), zones, happened);
                     }
                     followed.inside.remove(place);
                 }
@@ -150,7 +150,7 @@ impl Watch {
 
     /// Appends the events of a frame of that size, by tracks in the order of their numbers, tracks that are
     /// gone first.
-    pub fn step(&mut self, record: &FrameRecord, size: Size, happened: &mut Vec<Happening>) {
+    pub fn step(&mut self, record: &FrameRecord, size: Size, happened: &mut Vec<TrackEvent>) {
         self.zones.fit(size);
         self.frames += 1;
         for track in &record.tracks {
@@ -170,7 +170,7 @@ impl Watch {
     }
 
     /// Appends that all tracks are gone.
-    pub fn end(&mut self, happened: &mut Vec<Happening>) {
+    pub fn end(&mut self, happened: &mut Vec<TrackEvent>) {
         self.dismiss(|_| true, happened);
     }
 
@@ -193,7 +193,7 @@ impl Watch {
         })
     }
 
-    fn dismiss(&mut self, is_gone: impl Fn(&Followed) -> bool, happened: &mut Vec<Happening>) {
+    fn dismiss(&mut self, is_gone: impl Fn(&Followed) -> bool, happened: &mut Vec<TrackEvent>) {
         let zones = self.zones.now();
         self.tracks.retain(|_, followed| {
             if !is_gone(followed) {
@@ -201,34 +201,34 @@ impl Watch {
             }
             for (index, zone) in zones.iter().enumerate() {
                 if std::mem::take(&mut followed.inside[index]) {
-                    followed.tell(Kind::Left, Some(zone), zones, happened);
+                    followed.tell(TrackEventKind::Left, Some(zone), zones, happened);
                 }
             }
-            followed.tell(Kind::Gone, None, zones, happened);
+            followed.tell(TrackEventKind::Gone, None, zones, happened);
             false
         });
     }
 }
 
 impl Followed {
-    fn new(track: &Track, zones: &[Zone], seen: u64, happened: &mut Vec<Happening>) -> Self {
+    fn new(track: &Track, zones: &[Zone], seen: u64, happened: &mut Vec<TrackEvent>) -> Self {
         let sureness = Sureness::of(track.state);
         let inside = vec![false; zones.len()];
         let new = Self { track: track.clone(), sureness, otherwise: 0, inside, seen };
-        new.tell(Kind::Appeared, None, zones, happened);
+        new.tell(TrackEventKind::Appeared, None, zones, happened);
         new
     }
 
-    fn step(&mut self, track: &Track, zones: &[Zone], picture: Size, happened: &mut Vec<Happening>) {
+    fn step(&mut self, track: &Track, zones: &[Zone], picture: Size, happened: &mut Vec<TrackEvent>) {
         self.track.clone_from(track);
         let now = Sureness::of(track.state);
         self.otherwise = if now == self.sureness { 0 } else { self.otherwise + 1 };
         let told = match (self.sureness, now) {
-            (_, Sureness::Lost) if self.otherwise > 0 => Some(Kind::Lost),
-            (Sureness::Lost, Sureness::Sure) => Some(Kind::Found),
-            (Sureness::Uncertain, Sureness::Sure) if self.otherwise >= STEADY => Some(Kind::Found),
+            (_, Sureness::Lost) if self.otherwise > 0 => Some(TrackEventKind::Lost),
+            (Sureness::Lost, Sureness::Sure) => Some(TrackEventKind::Found),
+            (Sureness::Uncertain, Sureness::Sure) if self.otherwise >= STEADY => Some(TrackEventKind::Found),
             (Sureness::Sure | Sureness::Lost, Sureness::Uncertain) if self.otherwise >= STEADY => {
-                Some(Kind::Uncertain)
+                Some(TrackEventKind::Uncertain)
             }
             _ => None,
         };
@@ -249,15 +249,21 @@ impl Followed {
             let beyond = (BEYOND * w.min(h)).max(1.0).min(MOST_BEYOND * zone.thickness());
             if depth.abs() >= beyond {
                 self.inside[index] = !was_inside;
-                let kind = if was_inside { Kind::Left } else { Kind::Entered };
+                let kind = if was_inside { TrackEventKind::Left } else { TrackEventKind::Entered };
                 self.tell(kind, Some(zone), zones, happened);
             }
         }
     }
 
-    fn tell(&self, kind: Kind, zone: Option<&Zone>, zones: &[Zone], happened: &mut Vec<Happening>) {
+    fn tell(
+        &self,
+        kind: TrackEventKind,
+        zone: Option<&Zone>,
+        zones: &[Zone],
+        happened: &mut Vec<TrackEvent>,
+    ) {
         let inside = zones.iter().zip(&self.inside).filter(|(_, is_inside)| **is_inside);
-        happened.push(Happening {
+        happened.push(TrackEvent {
             kind,
             track: self.track.clone(),
             zone: zone.map(|zone| zone.name().clone()),
@@ -275,22 +281,22 @@ mod tests {
     /// Returns the events of tracks, each given by its number, state and the place where it stands, in frames
     /// one after the other: frame, kind, number, zone.
     fn told(zones: &[&str], frames: &[&[(u32, TrackState, f64, f64)]]) -> Vec<String> {
-        let mut watch = Watch::new(zones.iter().map(|zone| zone.parse().unwrap()).collect());
+        let mut watcher = TrackWatcher::new(zones.iter().map(|zone| zone.parse().unwrap()).collect());
         let mut told = Vec::new();
         let mut happened = Vec::new();
         for (frame, tracks) in frames.iter().enumerate() {
-            watch.step(&record(tracks), SIZE, &mut happened);
+            watcher.step(&record(tracks), SIZE, &mut happened);
             tell(&mut told, frame, &mut happened);
         }
-        watch.end(&mut happened);
+        watcher.end(&mut happened);
         tell(&mut told, frames.len(), &mut happened);
-        assert_eq!(watch.counts(), (0, 0));
-        assert!(watch.occupied().all(|(_, inside)| inside == 0));
+        assert_eq!(watcher.counts(), (0, 0));
+        assert!(watcher.occupied().all(|(_, inside)| inside == 0));
         told
     }
 
-    fn tell(told: &mut Vec<String>, frame: usize, happened: &mut Vec<Happening>) {
-        told.extend(happened.drain(..).map(|Happening { kind, track, zone, .. }| {
+    fn tell(told: &mut Vec<String>, frame: usize, happened: &mut Vec<TrackEvent>) {
+        told.extend(happened.drain(..).map(|TrackEvent { kind, track, zone, .. }| {
             let zone = zone.map_or_else(String::new, |zone| format!(" {zone}"));
             format!("{frame} {} {}{zone}", kind.name(), track.id)
         }));
@@ -429,7 +435,7 @@ mod tests {
 
     #[test]
     fn zones_that_are_added_moved_and_removed_are_entered_and_left() {
-        let mut watch = Watch::new(Vec::new());
+        let mut watcher = TrackWatcher::new(Vec::new());
         let (mut happened, mut told) = (Vec::new(), Vec::new());
         let zone = |text: &str| Order::Zone { zone: text.parse().unwrap() };
         let orders = [
@@ -443,25 +449,25 @@ mod tests {
         ];
         for (frame, order) in orders.iter().enumerate() {
             if let Some(order) = order {
-                watch.obey(order, &mut happened);
+                watcher.obey(order, &mut happened);
             }
-            watch.step(&record(&[(7, Tracked, 150.0, 100.0)]), SIZE, &mut happened);
+            watcher.step(&record(&[(7, Tracked, 150.0, 100.0)]), SIZE, &mut happened);
             tell(&mut told, frame, &mut happened);
         }
         assert_eq!(told, ["0 appeared 7", "1 entered 7 a", "2 entered 7 b", "3 left 7 a", "5 left 7 b"]);
-        assert!(watch.zones().is_empty());
+        assert!(watcher.zones().is_empty());
     }
 
     #[test]
     fn zones_are_scaled_with_the_pictures() {
-        let mut watch = Watch::new(vec!["a=0,0,100,0,100,480,0,480".parse().unwrap()]);
+        let mut watcher = TrackWatcher::new(vec!["a=0,0,100,0,100,480,0,480".parse().unwrap()]);
         let mut happened = Vec::new();
-        watch.step(&record(&[(1, Tracked, 150.0, 100.0)]), SIZE, &mut happened);
+        watcher.step(&record(&[(1, Tracked, 150.0, 100.0)]), SIZE, &mut happened);
         assert_eq!(happened.len(), 1);
-        watch.step(&record(&[(1, Tracked, 150.0, 100.0)]), Size::new(1280, 480), &mut happened);
-        assert_eq!((happened.len(), happened[1].kind), (2, Kind::Entered));
+        watcher.step(&record(&[(1, Tracked, 150.0, 100.0)]), Size::new(1280, 480), &mut happened);
+        assert_eq!((happened.len(), happened[1].kind), (2, TrackEventKind::Entered));
         assert_eq!(happened[1].zones.len(), 1);
-        watch.step(&record(&[(1, Tracked, 150.0, 100.0)]), SIZE, &mut happened);
-        assert_eq!(happened[2].kind, Kind::Left);
+        watcher.step(&record(&[(1, Tracked, 150.0, 100.0)]), SIZE, &mut happened);
+        assert_eq!(happened[2].kind, TrackEventKind::Left);
     }
 }

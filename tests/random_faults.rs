@@ -33,7 +33,7 @@ struct DeviceFailure {
 
 /// Everything that happens in a run. Frames are counted as they come, whatever their numbers.
 #[derive(Debug, Clone)]
-struct Weather {
+struct Faults {
     /// How many numbers are left out before each frame, as where frames were dropped.
     skips: Vec<u8>,
     depth: usize,
@@ -52,7 +52,7 @@ struct Weather {
 
 const MOST: usize = 16;
 
-fn weather() -> impl Strategy<Value = Weather> {
+fn faults() -> impl Strategy<Value = Faults> {
     let failure = || prop_oneof![Just(Failure::Error), Just(Failure::Panic)];
     let at = || 0..MOST + 2;
     let device = (any::<bool>(), at(), any::<bool>()).prop_map(|(on_submit, at, is_loss)| DeviceFailure {
@@ -73,7 +73,7 @@ fn weather() -> impl Strategy<Value = Weather> {
         proptest::collection::vec(0..9_u8, 1..24),
     )
         .prop_map(|(skips, depth, max_frames, source, gap_before, device, has_spare, sinks, delays)| {
-            Weather { skips, depth, max_frames, source, gap_before, device, has_spare, sinks, delays }
+            Faults { skips, depth, max_frames, source, gap_before, device, has_spare, sinks, delays }
         })
 }
 
@@ -84,8 +84,8 @@ struct Delays {
 }
 
 impl Delays {
-    fn new(weather: &Weather, start: usize) -> Self {
-        Self { steps: weather.delays.clone(), next: start }
+    fn new(faults: &Faults, start: usize) -> Self {
+        Self { steps: faults.delays.clone(), next: start }
     }
 
     /// Waits for the next step's time, and returns that step.
@@ -208,7 +208,7 @@ impl Sink for Slow {
     }
 }
 
-impl Weather {
+impl Faults {
     /// The numbers of the frames.
     fn numbers(&self) -> Vec<u64> {
         let mut next = 0;
@@ -238,38 +238,38 @@ fn pictures(count: usize) -> Vec<Plane> {
     (0..count).map(picture).collect()
 }
 
-fn check(weather: &Weather) -> Result<(), TestCaseError> {
-    let count = weather.skips.len();
-    let (pictures, numbers) = (pictures(count), weather.numbers());
+fn check(faults: &Faults) -> Result<(), TestCaseError> {
+    let count = faults.skips.len();
+    let (pictures, numbers) = (pictures(count), faults.numbers());
     let patch = Template::new("patch", noise(1, Size::new(9, 7)), None).unwrap();
     let job = Job {
         templates: vec![patch],
         tracks: vec!["3,5,9,7".parse().unwrap()],
-        depth: weather.depth,
-        max_frames: weather.max_frames.map(|max| max as u64),
+        depth: faults.depth,
+        max_frames: faults.max_frames.map(|max| max as u64),
         ..Job::default()
     };
     let calm = {
         let sink = MemorySink::default();
         let heard = sink.heard.clone();
         let job = Job { max_frames: None, ..job.clone() };
-        job.run(&mut weather.source(&pictures), vec![Box::new(sink)]).1.unwrap();
+        job.run(&mut faults.source(&pictures), vec![Box::new(sink)]).1.unwrap();
         let records: Vec<_> = heard.lock().unwrap().records.iter().map(|r| FrameRecord::clone(r)).collect();
         timeless(&records)
     };
 
     let mut source = Late {
-        inner: weather.source(&pictures),
-        delays: Delays::new(weather, 0),
-        panics_at: weather.source.filter(|(_, failure)| *failure == Failure::Panic).map(|(at, _)| at),
+        inner: faults.source(&pictures),
+        delays: Delays::new(faults, 0),
+        panics_at: faults.source.filter(|(_, failure)| *failure == Failure::Panic).map(|(at, _)| at),
         given: 0,
     };
-    source.inner.gap_before = weather.gap_before.and_then(|at| numbers.get(at).copied());
-    if let Some((at, Failure::Error)) = weather.source.filter(|(at, _)| *at <= count) {
+    source.inner.gap_before = faults.gap_before.and_then(|at| numbers.get(at).copied());
+    if let Some((at, Failure::Error)) = faults.source.filter(|(at, _)| *at <= count) {
         source.inner.frames.truncate(at);
         source.inner.frames.push_back(Err(Error::NoVideo { input: "x".into(), reason: "broke".into() }));
     }
-    let sinks = weather.sinks.iter().enumerate();
+    let sinks = faults.sinks.iter().enumerate();
     let sinks: Vec<Slow> = sinks
         .map(|(index, failure)| Slow {
             inner: MemorySink {
@@ -278,37 +278,36 @@ fn check(weather: &Weather) -> Result<(), TestCaseError> {
                 panics: matches!(failure, Some((_, Failure::Panic))),
                 ..MemorySink::default()
             },
-            delays: Delays::new(weather, index + 1),
+            delays: Delays::new(faults, index + 1),
         })
         .collect();
     let heard: Vec<_> = sinks.iter().map(|sink| sink.inner.heard.clone()).collect();
     let open = |purpose: &Purpose<'_>| -> Result<Box<dyn Backend>> {
-        let (inner, delays) = (job.open_backend(purpose)?, Delays::new(weather, 7));
-        Ok(Box::new(Shaky { inner, delays, failure: weather.device, submitted: 0, waited: 0 }))
+        let (inner, delays) = (job.open_backend(purpose)?, Delays::new(faults, 7));
+        Ok(Box::new(Shaky { inner, delays, failure: faults.device, submitted: 0, waited: 0 }))
     };
     let spare = |purpose: &Purpose<'_>, _: Option<&Error>| job.open_backend(purpose);
-    let open_spare = weather.has_spare.then_some(&spare as &OpenSpare<'_>);
+    let open_spare = faults.has_spare.then_some(&spare as &OpenSpare<'_>);
     let sinks = sinks.into_iter().map(|sink| Box::new(sink) as Box<dyn Sink>).collect();
     let (summary, outcome) = job.run_on(&mut source, sinks, &open, open_spare);
 
     // The expected maximum and minimum of frames that are delivered.
-    let asked = weather.max_frames.unwrap_or(usize::MAX);
-    let source_at = weather.source.map_or(usize::MAX, |(at, _)| at).min(count + 1);
+    let asked = faults.max_frames.unwrap_or(usize::MAX);
+    let source_at = faults.source.map_or(usize::MAX, |(at, _)| at).min(count + 1);
     let source_fails = source_at <= count && source_at < asked;
     let submitted = count.min(asked).min(source_at);
     let (mut most, mut fewest) = (submitted, submitted);
-    if let (true, Some((at, Failure::Panic))) = (source_fails, weather.source) {
+    if let (true, Some((at, Failure::Panic))) = (source_fails, faults.source) {
         // Frames that were in flight are lost with the source that panicked.
-        fewest = at.saturating_sub(weather.depth);
+        fewest = at.saturating_sub(faults.depth);
     }
-    let is_fatal =
-        |failure: &DeviceFailure| !(failure.is_loss && weather.has_spare) && failure.at < submitted;
-    let device = weather.device.filter(is_fatal);
+    let is_fatal = |failure: &DeviceFailure| !(failure.is_loss && faults.has_spare) && failure.at < submitted;
+    let device = faults.device.filter(is_fatal);
     if let Some(DeviceFailure { on_submit, at, .. }) = device {
         most = most.min(at);
-        fewest = fewest.min(if on_submit { at.saturating_sub(weather.depth) } else { at });
+        fewest = fewest.min(if on_submit { at.saturating_sub(faults.depth) } else { at });
     }
-    let ends: Vec<usize> = weather.sinks.iter().map(|sink| sink.map_or(usize::MAX, |(at, _)| at)).collect();
+    let ends: Vec<usize> = faults.sinks.iter().map(|sink| sink.map_or(usize::MAX, |(at, _)| at)).collect();
     let last_end = ends.iter().copied().max().expect("there is a sink");
     let some_sink_failed = ends.iter().any(|end| *end < submitted);
     (most, fewest) = (most.min(last_end), fewest.min(last_end));
@@ -326,7 +325,7 @@ fn check(weather: &Weather) -> Result<(), TestCaseError> {
         prop_assert_eq!(heard.finished, 1);
         prop_assert!(heard.begun <= 1);
         let gaps: Vec<usize> = heard.events.iter().map(|(before, _)| *before).collect();
-        match weather.gap_before {
+        match faults.gap_before {
             Some(at) if at < records.len() => prop_assert_eq!(gaps, vec![at]),
             Some(at) => prop_assert!(gaps.is_empty() || gaps == [at], "{:?}", gaps),
             None => prop_assert!(gaps.is_empty(), "{:?}", gaps),
@@ -339,7 +338,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_fails_nothing_is_lost_that_came_before_nor_told_twice(weather in weather()) {
-        check(&weather)?;
+    fn whatever_fails_nothing_is_lost_that_came_before_nor_told_twice(faults in faults()) {
+        check(&faults)?;
     }
 }
