@@ -82,7 +82,7 @@ pub(super) enum Command {
 }
 
 impl Command {
-    /// True if it processes videos, and so starts what libraries take down badly.
+    /// True if it processes videos, and so starts threads that libraries do not end cleanly.
     pub(super) fn may_run(&self) -> bool {
         if matches!(self, Self::Worker(_)) {
             return true;
@@ -197,7 +197,7 @@ pub(super) struct Opened;
 
 impl Selection for Opened {
     fn has(field: &Field) -> bool {
-        // The page is where it is shown.
+        // `lockon serve` has a page of its own.
         !field.spec.is_of_one && !["pick", "display", "serve", "metrics"].contains(&field.name)
     }
 }
@@ -422,7 +422,7 @@ pub(super) struct BenchKernelsArgs {
 }
 
 impl BenchKernelsArgs {
-    /// True if a table of everything was asked for, rather than something certain.
+    /// True if a table of everything was requested, and no selection.
     pub(super) fn is_everything(&self) -> bool {
         let is_chosen = !self.kernel.is_empty() || !self.only.is_empty() || self.peers || self.json;
         !is_chosen
@@ -448,7 +448,7 @@ pub(super) enum BenchSubject {
     Ring,
 }
 
-/// INPUT, whose name need be no text. What is wrong with it is said without it, which clap names before.
+/// Parses INPUT, whose name need not be text. The error does not repeat it, since clap names it before.
 fn input(typed: &std::ffi::OsStr) -> Result<Input, String> {
     Input::typed(typed).map_err(|error| match error {
         lockon::Error::Value { expected, .. } => expected,
@@ -456,9 +456,9 @@ fn input(typed: &std::ffi::OsStr) -> Result<Input, String> {
     })
 }
 
-/// Says what is wrong with what was typed, or what was asked for (help, the version), and ends.
+/// Prints the error of the command line, or the requested help or version, and ends the program.
 pub(super) fn refuse(error: &clap::Error) -> ! {
-    // Help repeats nothing that was typed, and its examples of addresses are to be read.
+    // Help repeats no typed text, and its examples of addresses must stay readable.
     if !error.use_stderr() {
         let printed = error.print().and_then(|()| std::io::stdout().flush());
         let is_unread = printed.is_err_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe);
@@ -468,7 +468,7 @@ pub(super) fn refuse(error: &clap::Error) -> ! {
     if error.kind() == clap::error::ErrorKind::InvalidUtf8
         && let Some(which) = no_text()
     {
-        // clap does not say which of the words it is.
+        // clap does not name the word.
         plain = format!("error: {which}\n");
     }
     // The options were not read, since one is wrong.
@@ -500,7 +500,7 @@ fn no_text() -> Option<String> {
     let words: Vec<_> = std::env::args_os().collect();
     let mut found = (1..words.len()).filter(|at| words[*at].to_str().is_none());
     let option = |at: usize| Some(words[at - 1].to_string_lossy()).filter(|word| word.starts_with('-'));
-    // The video's own name may be anything, and stands after no option mostly.
+    // The video's own name may be anything, and usually follows no option.
     let at = found.clone().find(|at| option(*at).is_some()).or_else(|| found.next())?;
     let place = option(at).map_or_else(String::new, |option| format!("{option} "));
     Some(format!(

@@ -1,4 +1,4 @@
-//! The last lines of a run: what was found, and where it was written.
+//! The last lines of a run: its findings, and the files written.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -17,15 +17,15 @@ use super::words::{self, counted};
 /// Maximum number of tracks that get a line each, and of listed spans in which one was lost.
 const MOST_TRACKS: usize = 12;
 const MOST_SPANS: usize = 3;
-/// Files that are listed.
+/// Maximum listed files.
 const MOST_FILES: usize = 20;
 
 /// The remedy for a run that showed and wrote nothing.
 pub(super) const NOTHING_KEPT: &str = "nothing was saved: -o FILE.mp4 writes the video with the results drawn in, --results FILE.jsonl the results,\n\
      --report FILE.html a page about them; --display shows them in a window";
 
-/// Describes what was found, in several lines without a final line break. `min_score` is the minimum score of
-/// a match.
+/// Describes the findings, in several lines without a final line break. `min_score` is the minimum score of a
+/// match.
 pub(super) fn describe(summary: &Summary, min_score: f64) -> String {
     let mut lines = vec![head(summary)];
     lines.extend(summary.found.iter().map(|found| of_template(found, summary.frames, min_score)));
@@ -68,7 +68,7 @@ pub(super) fn describe(summary: &Summary, min_score: f64) -> String {
     lines.join("\n")
 }
 
-/// Describes what was found in one of several videos.
+/// Describes the findings in one of several videos.
 pub(super) fn in_one_line(summary: &Summary, min_score: f64) -> String {
     describe(summary, min_score).lines().collect::<Vec<_>>().join("; ")
 }
@@ -145,7 +145,7 @@ pub(super) fn describe_files(summary: &Summary) -> Option<String> {
     Some(line)
 }
 
-/// A stage in words.
+/// The name of a stage for people.
 fn step(stage: &str) -> &'static str {
     match Stage::ALL.into_iter().find(|known| known.name() == stage) {
         Some(Stage::Source) => "waiting for the source",

@@ -1,4 +1,4 @@
-//! Completions: what clap generates, and what it cannot say: a camera beside files, files behind `NAME=`.
+//! Completions: clap's, with additions that clap cannot express: a camera beside files, files after `NAME=`.
 
 use std::fmt::Write as _;
 
@@ -64,7 +64,7 @@ _lockon_input() {
 
 ";
 
-/// Files are offered by fish itself, also behind `NAME=`.
+/// fish offers files by itself, also after `NAME=`.
 const FISH: &str = "complete -c lockon -n \"__fish_lockon_using_subcommand run pick info\" -a camera -d 'The first camera'\n";
 
 /// Prints completions for a shell.

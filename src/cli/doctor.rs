@@ -1,4 +1,4 @@
-//! `lockon doctor`: what was found, what is missing, and the command that fixes it.
+//! `lockon doctor`: installed and missing parts, and the command that fixes it.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -45,7 +45,7 @@ pub(super) fn doctor() -> Result<Outcome> {
 /// The first NVIDIA driver with CUDA 12.1, for which the kernels are compiled.
 const OLDEST_DRIVER: u32 = 530;
 
-/// Is there when the driver is loaded, whether or not its library is installed.
+/// Exists when the driver is loaded, whether or not its library is installed.
 const LOADED_DRIVER: &str = "/proc/driver/nvidia/version";
 
 /// A finding for each GPU, or why there is none: lockon works without.
@@ -78,8 +78,8 @@ fn good(info: DeviceInfo) -> Finding {
 /// library is there.
 fn absent(error: Error, is_loaded: bool) -> Finding {
     let newer = format!("install NVIDIA's driver {OLDEST_DRIVER} or newer");
-    // Without the backend's name, which is the subject. What is there and cannot be used is worth more than a
-    // word.
+    // Without the backend's name, which is the subject. A device that exists but cannot be used needs a full
+    // explanation.
     let (detail, health, fix) = match error {
         Error::Backend { fault, .. } => {
             let (health, fix) = match fault {

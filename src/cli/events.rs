@@ -1,4 +1,4 @@
-//! `lockon events`: what earlier runs left at a broker.
+//! `lockon events`: messages that earlier runs left at a broker.
 
 use anyhow::{Result, anyhow};
 use clap::{Args as ClapArgs, Subcommand};
@@ -25,8 +25,8 @@ enum EventsCommand {
 
 #[derive(ClapArgs)]
 struct ForgetArgs {
-    /// The broker and the topic as --events takes them: mqtt[s]://[USER:PASSWORD@]HOST[:PORT]/TOPIC, or @FILE
-    /// with such an address in it
+    /// The broker and the topic, as for --events: mqtt[s]://[USER:PASSWORD@]HOST[:PORT]/TOPIC, or @FILE with
+    /// such an address in it
     #[arg(value_name = "URL|@FILE")]
     address: String,
     /// Remove them also while a run publishes there (its status is `online`)

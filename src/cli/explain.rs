@@ -7,16 +7,16 @@ use lockon::results::Match;
 use lockon::template::Template;
 use lockon::text;
 
-/// Places that are looked at. A template may occur some hundred times in a picture, and the right places end
-/// only where the first wrong one is seen.
+/// Maximum places that are searched. A template may occur some hundred times in a picture, and only the first
+/// wrong place ends the right ones.
 const PLACES: usize = 1000;
-/// Places that are listed of each kind.
+/// Maximum listed places of each kind.
 const LISTED: usize = 5;
 /// A place with a lower score is nothing like the template.
 const LEAST: f64 = 0.3;
 /// A place with a lower score is hardly the template itself.
 const LIKELY: f64 = 0.5;
-/// A smaller step between right and wrong is no step that the next frame keeps.
+/// The next frame may lose a smaller step between right and wrong.
 const CLEAR: f64 = 0.1;
 
 /// Returns the limits of the search that explains a search with limits `asked`: the best places, whether they
@@ -33,9 +33,9 @@ pub(super) struct ExplainedSearch {
     pub(super) reported: usize,
 }
 
-/// Describes the best places of a template, best first, parted where their scores fall most; the
-/// `--min-score` that parts them so; and the limits that decided which places were reported. Places with a
-/// score below `least` were not searched for.
+/// Describes the best places of a template, best first, split at the largest fall of their scores; the
+/// `--min-score` for that split; and the limits that decided which places were reported. Places with a score
+/// below `least` were not searched for.
 pub(super) fn describe(
     template: &Template,
     places: &[&Match],
@@ -54,7 +54,7 @@ pub(super) fn describe(
     let wrong = scores.get(right).copied();
     let (high, low) = (scores[right - 1], wrong.unwrap_or(least));
     let is_clear = best >= LIKELY && high - low >= CLEAR;
-    // A place is called right only if it is clear that it is.
+    // A place counts as right only if that is clear.
     let (first, second) = if is_clear { ("right", "wrong") } else { ("best", "next") };
     let stands_out = if is_clear { counted(right) } else { "no place stands out".into() };
     let mut text = format!("{name} ({size}): {stands_out}");

@@ -93,7 +93,7 @@ pub(super) fn named(typed: &Typed<All>, list: Option<&Path>) -> Result<Vec<Named
     Ok(videos)
 }
 
-/// Runs the videos beside each other.
+/// Runs the videos at the same time.
 pub(super) fn run(args: &RunArgs, mut videos: Vec<Named>) -> Result<Outcome> {
     let now = SystemTime::now();
     for (_, request) in &mut videos {
@@ -104,7 +104,7 @@ pub(super) fn run(args: &RunArgs, mut videos: Vec<Named>) -> Result<Outcome> {
         .try_for_each(|(name, request)| run::check(request).map_err(|error| in_front(name, error)))?;
     videos.iter().try_for_each(|(_, request)| run::check_stdout(request))?;
     fleet::check(&videos)?;
-    // Checks all videos at once: else each of them would fail by itself.
+    // Checks all videos first: otherwise each would fail by itself.
     let written: Vec<_> = videos.iter().flat_map(|(_, request)| request.written_paths()).collect();
     files::check_folders(&written)?;
     let all = videos.len();
@@ -329,7 +329,7 @@ impl Told {
         rate
     }
 
-    /// The last line, and those that failed once more.
+    /// The last line, and the failed videos again.
     fn close(self, total: &Total, keeps: bool) -> Result<()> {
         let rate = self.rate(total);
         if let Some(bar) = &self.bar {

@@ -10,16 +10,16 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Progress bars are drawn through this, and messages step around them.
+/// Draws progress bars; messages are printed around them.
 pub(super) static BARS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
 
-/// The levels set by `-v`, and over that by `RUST_LOG`.
+/// The levels of `-v`, overridden by `RUST_LOG`.
 static ASKED: OnceLock<Targets> = OnceLock::new();
 
-/// How messages look, and how many there are.
+/// The format and the number of messages.
 static STYLE: OnceLock<Style> = OnceLock::new();
 
-/// GStreamer's targets begin so.
+/// The prefix of GStreamer's targets.
 const GSTREAMER: &str = "gst";
 
 /// The target of messages to the user, where messages are JSON.
@@ -61,8 +61,8 @@ pub(super) fn is_terminal() -> bool {
     style().format == LogFormat::Text && io::stderr().is_terminal()
 }
 
-/// Starts logging: warnings, and more with each `-v`, or errors only. `RUST_LOG` sets levels by target over
-/// that, as `lockon_gst=trace,gst=info,gst:qtdemux=debug`.
+/// Starts logging: warnings, and more with each `-v`, or errors only. `RUST_LOG` overrides levels by target,
+/// as `lockon_gst=trace,gst=info,gst:qtdemux=debug`.
 pub(super) fn start(verbose: u8, is_quiet: bool, format: LogFormat) {
     let _ = STYLE.set(Style { verbose, is_quiet, format });
     let (ours, gstreamers) = match verbose {
@@ -78,7 +78,7 @@ pub(super) fn start(verbose: u8, is_quiet: bool, format: LogFormat) {
     let mut targets = Targets::new().with_default(ours).with_target(GSTREAMER, gstreamers);
     let typed = is_set("RUST_LOG").map(|text| text.parse::<Targets>().map_err(|error| (text, error)));
     if let Some(Ok(typed)) = &typed {
-        // A level for all is not meant for GStreamer, which would drown the rest.
+        // A level for all does not apply to GStreamer, whose lines would drown the rest.
         targets = targets.with_default(typed.default_level().unwrap_or(ours));
         targets = targets.with_targets(typed.iter());
     }
@@ -131,7 +131,7 @@ pub(super) fn say(message: &str) {
     }
 }
 
-/// Prints a message behind a label of our own, which alone may have colours.
+/// Prints a message after a label of our own; only the label may have colours.
 fn print(label: &str, message: &str) {
     let message = text::for_people(message);
     BARS.suspend(|| {
@@ -155,9 +155,9 @@ pub(super) fn error(message: &str) {
     print(if is_colourful() { "\x1b[1;31merror:\x1b[0m " } else { "error: " }, message);
 }
 
-/// A line of the log without passwords and without what a terminal would obey. Colours of a text are ours:
-/// what is logged comes with its own escape sequences written out. Of JSON each string is cleaned by itself,
-/// since quotes and backslashes mean something else there.
+/// A line of the log without passwords and control sequences. Colours are ours: logged text has its own
+/// escape sequences written out. In JSON each string is cleaned separately, since quotes and backslashes have
+/// another meaning there.
 fn harmless(line: &str, format: LogFormat) -> String {
     if format == LogFormat::Text {
         return text::without_controls_but_colours(&text::without_secrets(line)).into_owned();

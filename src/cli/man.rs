@@ -51,8 +51,8 @@ fn page_name(command: &Command) -> String {
     command.get_display_name().unwrap_or(command.get_name()).to_owned()
 }
 
-/// The page. What stands below options in the help has a section for each of its headings: `Examples:`,
-/// `Exit codes: ...`.
+/// The page. Text below the options in the help gets a section for each of its headings: `Examples:`, `Exit
+/// codes: ...`.
 fn text(command: &Command) -> Result<String> {
     let man = Man::new(command.clone()).manual("lockon");
     let mut page = Vec::new();
@@ -90,7 +90,7 @@ fn write_section(page: &mut String, paragraph: &str) -> std::fmt::Result {
     Ok(())
 }
 
-/// Text as roff takes it: no line of it is a command, and a hyphen is one that can be typed.
+/// Escapes text for roff: no line becomes a command, and hyphens can be copied and typed.
 fn escaped(text: &str) -> String {
     let lines = text.lines().map(|line| {
         let line = line.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq");

@@ -44,7 +44,7 @@ use args::{Args, Command};
 /// number of SIGPIPE, which ends most programs then. Not 0, as a run may have ended before its video.
 const UNREAD: u8 = 141;
 
-/// How a command that did not fail ended.
+/// The end of a command that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     /// All done.
@@ -59,7 +59,7 @@ enum Outcome {
     Failed(u8),
 }
 
-/// Adds a tip to the error if a video stands where a command belongs: `run` was forgotten.
+/// Adds a tip to the error if a video is in place of a command: `run` was forgotten.
 fn with_run(mut error: clap::Error) -> clap::Error {
     let typed: Vec<_> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     if error.kind() == ErrorKind::InvalidSubcommand
@@ -144,7 +144,7 @@ fn no_terminal() -> lockon::Result<()> {
     Ok(())
 }
 
-/// Prints the error that ends the program. A reader of standard output that needs no more gets no message.
+/// Prints the error that ends the program. If the reader of standard output closed it, there is no message.
 fn report(error: &anyhow::Error) {
     if !is_reader_gone(error) {
         log::error(&format!("{error:#}"));

@@ -1,4 +1,4 @@
-//! Files that an output would destroy: asked about first, as ffmpeg does.
+//! Asks before an output overwrites files, as ffmpeg does.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, IsTerminal};
@@ -12,7 +12,7 @@ use lockon::text;
 
 use super::log;
 
-/// Maximum number of files that are named in a message, and asked about one by one.
+/// Maximum number of files that a message names, and that it asks about one by one.
 const MOST_NAMES: usize = 5;
 
 /// How existing files are treated.
@@ -75,8 +75,8 @@ impl OverwriteArgs {
     }
 }
 
-/// True if what is at `path` would be lost: a file that is not empty, reached through links or not. Devices,
-/// pipes, and what the shell has opened for the program are meant to be written to.
+/// True if data at `path` would be lost: a file that is not empty, reached through links or not. Devices,
+/// pipes and files that the shell has opened for the program are meant for writing.
 fn is_lost(path: &Path) -> bool {
     let is_open_already = path == Path::new("/dev/stdout")
         || path == Path::new("/dev/stderr")

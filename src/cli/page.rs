@@ -1,4 +1,4 @@
-//! The page of `--serve`: where it is, and how long it stays.
+//! The page of `--serve`: its address, and how long it stays.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,10 +17,10 @@ use super::signals::Signals;
 /// A browser that shows the page again within this time was reloaded.
 const RELOAD: Duration = Duration::from_secs(3);
 
-/// Between two checks whether the page should end.
+/// Time between two checks whether the page should end.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Names of videos in the page's own name.
+/// Maximum names of videos in the page's own name.
 const MOST_NAMES: usize = 2;
 
 /// The page of a run, or of several.

@@ -42,7 +42,7 @@ pub(super) fn pick(args: &PickArgs) -> Result<Outcome> {
         files::check_writable(output)?;
     }
     let signals = Signals::watch()?;
-    // Held open, so that no wait for a reader is needed when the picture is there.
+    // Held open, so that the picture need not wait for a reader.
     let _reader = match args.output.as_deref().filter(|output| files::is_pipe(output)) {
         Some(pipe) => match files::open_pipe(pipe, files::End::Writing, signals.control())? {
             None => return Ok(signals.outcome()),
@@ -116,7 +116,7 @@ pub(super) fn pick(args: &PickArgs) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Returns what to follow from a frame on: boxes that the user draws on it; `None` if a signal asks the
+/// Returns the boxes to follow from a frame on, which the user draws on it; `None` if a signal asks the
 /// program to end.
 ///
 /// # Errors
@@ -174,8 +174,8 @@ fn ask(film: Film, input: &Input, control: &Control) -> Result<Option<Vec<Picked
     }
 }
 
-/// The command that follows these boxes, each from its frame on, as a line for a shell. Frames of a camera
-/// have no name that says anything later.
+/// The command that follows these boxes, each from its frame on, as a line for a shell. The number of a
+/// camera's frame means nothing later.
 fn command(input: &Input, boxes: &[(Rect, Option<Moment>)]) -> String {
     let mut tracks = String::new();
     for (rect, from) in boxes {
@@ -202,12 +202,12 @@ fn command_of(input: &Input, options: &str) -> String {
 
 /// The input as a word for a shell that no program takes for an option.
 fn quoted(input: &Input) -> String {
-    // Text may be long, and the user who typed it has it.
+    // Text may be long, and the user has it.
     if matches!(input, Input::Launch(_)) {
         return "--source TEXT".to_owned();
     }
     let text = match input {
-        // A password belongs into no line that is kept, and stars open no camera.
+        // The line must not contain a password, and `***` opens no camera.
         Input::Uri(uri) => uri.without_login().0,
         input => input.to_string(),
     };
@@ -244,7 +244,7 @@ fn free_name(path: &Path) -> PathBuf {
     free.next().expect("a folder has fewer files than there are numbers")
 }
 
-/// The frame in colour, with lines by which places in it can be read.
+/// The frame in colour, with a grid to read positions from.
 fn with_grid(frame: &Frame) -> Vec<u8> {
     let size = frame.format.size;
     let mut planes = colour::planes(frame);

@@ -20,13 +20,13 @@ use super::log::{self, BARS};
 /// Time between two lines in a log.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Characters of a video's name.
+/// Maximum characters of a video's name.
 const LONGEST_NAME: usize = 32;
 
 /// Templates, and tracks, whose counts are shown.
 const MOST_COUNTS: usize = 3;
 
-/// A bar of how many of all have ended, on a terminal, below the bars of single runs.
+/// A bar for the number of ended videos, on a terminal, below the bars of single runs.
 pub(super) fn bar_of_all(count: usize, what: &str) -> Option<ProgressBar> {
     log::is_terminal().then(|| {
         let template = format!("{{bar:32.green/dim}} {{pos}}/{{len}} {what}  {{msg}}");
@@ -35,7 +35,7 @@ pub(super) fn bar_of_all(count: usize, what: &str) -> Option<ProgressBar> {
     })
 }
 
-/// Shows what was found so far, the frame rate, the speed against real time, and the time left.
+/// Shows the findings so far, the frame rate, the speed against real time, and the time left.
 pub(super) struct Progress {
     /// Length of the video, where it is known.
     duration_ns: Option<u64>,

@@ -50,7 +50,7 @@ pub(super) struct Typed<S> {
 }
 
 impl<S: Selection> Typed<S> {
-    /// Returns the request: the typed options, over the job file's if one was named.
+    /// Returns the request: the typed options override the job file's, if one was named.
     ///
     /// # Errors
     /// The errors of [`Request::read`]; `Usage` if several inputs were named.
@@ -61,8 +61,8 @@ impl<S: Selection> Typed<S> {
         }
     }
 
-    /// Returns a request for each input that was named: the typed options, over the job file's if the input
-    /// is one.
+    /// Returns a request for each named input: the typed options override the job file's, if the input is
+    /// one.
     ///
     /// # Errors
     /// The errors of [`Request::read`].
@@ -70,7 +70,7 @@ impl<S: Selection> Typed<S> {
         self.inputs().iter().map(|input| self.request_of(Some(input))).collect()
     }
 
-    /// Returns a request of everything that was typed except inputs.
+    /// Returns a request of all typed options except inputs.
     ///
     /// # Errors
     /// `Value`.

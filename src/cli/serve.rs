@@ -1,4 +1,4 @@
-//! `lockon serve`: a page on which videos are opened, each a run of its own.
+//! `lockon serve`: a page that opens videos, each as a run of its own.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -96,7 +96,7 @@ fn request(
     run::check(&request)?;
     let mut runs: Vec<_> = open.values().map(|open| open.asked.clone()).collect();
     runs.push((name, request));
-    // Also with -y no two of them write the same file.
+    // Even with -y no two of them write the same file.
     fleet::check(&runs)?;
     let (name, request) = runs.pop().expect("it was put there");
     args.overwrite.allow_unasked(&request.files_at_risk())?;
@@ -125,7 +125,7 @@ fn tell(Ended { name, request, summary, outcome, .. }: &Ended, open: Option<Open
         log::say(&format!("{name}: {}", closing::in_one_line(summary, request.min_score)));
     }
     if let Err(error) = outcome {
-        // A client that waits until it is open need wait no longer.
+        // The client waits until the run is open: this ends the wait.
         open.inspect(|open| open.chosen.answer(Err(error.to_string())));
         if !matches!(error, Error::Stopped) {
             log::error(&format!("{name}: {}", text::for_people(&error.to_string())));

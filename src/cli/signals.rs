@@ -11,8 +11,8 @@ use lockon::control::Control;
 
 use super::{Outcome, log};
 
-/// A signal that comes so soon after the first is the same request: `timeout` sends one to the process and
-/// one to its group.
+/// A signal this soon after the first is the same request: `timeout` sends one to the process and one to its
+/// group.
 const SAME_REQUEST: Duration = Duration::from_millis(250);
 
 /// The requests that signals have made so far.
@@ -21,7 +21,7 @@ pub(super) struct Signals {
     control: Control,
     /// The message about the first signal.
     said: &'static str,
-    /// The work is done: a signal is the intended way to end the program, and needs no message.
+    /// The work is done: now a signal is the intended end of the program, and needs no message.
     is_end_expected: Arc<AtomicBool>,
     /// When the first signal came, and the exit code for it: 128 and its number, as a shell has it.
     first: Arc<OnceLock<(Instant, u8)>>,
@@ -45,7 +45,7 @@ impl Signals {
         &self.control
     }
 
-    /// All work is done, and only a signal is waited for.
+    /// Notes that all work is done and only a signal ends the program.
     pub(super) fn expect_end(&self) {
         self.is_end_expected.store(true, Ordering::Relaxed);
     }
@@ -67,7 +67,7 @@ impl Signals {
             if !self.is_end_expected.load(Ordering::Relaxed) {
                 log::say(self.said);
             }
-            // Also if a busy machine took long for this.
+            // Even if a busy machine took long for this.
             return false;
         }
         self.first.get().is_some_and(|(at, _)| at.elapsed() > SAME_REQUEST)

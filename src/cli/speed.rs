@@ -1,5 +1,5 @@
-//! `lockon bench`: the speed of a machine, in the one sentence that people want: the whole loop on frames in
-//! memory, some seconds in all; and the speed of the kernels, which `lockon_bench` measures.
+//! `lockon bench`: the speed of a machine in one sentence: the whole loop on frames in memory, for some
+//! seconds; and the speed of the kernels, which `lockon_bench` measures.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -110,7 +110,7 @@ fn sentence(choice: BackendChoice, threads: usize) -> Result<String> {
     ))
 }
 
-/// Returns the frames per second of that size, and the device that did them.
+/// Returns the frames per second at that size, and the device.
 fn rate(choice: BackendChoice, threads: usize, size: Size) -> Result<(f64, Device)> {
     let scene = natural(Size::new(size.width + STEP * VIEWS, size.height + STEP * VIEWS));
     let view = |index: usize| {
@@ -160,7 +160,7 @@ fn rate(choice: BackendChoice, threads: usize, size: Size) -> Result<(f64, Devic
     Ok((seen.frames as f64 / (ended - began).as_secs_f64(), device))
 }
 
-/// The frames that have come out at the other end.
+/// The frames that have been processed.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     /// When the warm-up was over.
@@ -176,7 +176,7 @@ impl Seen {
     }
 }
 
-/// Frames that are always there.
+/// A source whose frames are always ready.
 struct Panorama {
     views: Vec<Arc<dyn Picture>>,
     format: Arc<VideoFormat>,
@@ -214,7 +214,7 @@ impl Source for Panorama {
     }
 }
 
-/// Counts what comes out.
+/// Counts processed frames.
 struct Watch(Arc<Mutex<Seen>>);
 
 impl Sink for Watch {

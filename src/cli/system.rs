@@ -1,4 +1,4 @@
-//! The system's limits for this process, checked before something breaks for lack of them.
+//! Checks the system's limits for this process before something fails because of them.
 
 use std::thread::Builder;
 
@@ -72,7 +72,7 @@ pub(super) fn check_threads(working: usize, remedy: &str) -> Result<()> {
     Err(Error::Resource { element: "threads".into(), message, debug: String::new() }.into())
 }
 
-/// Lets the process open as many files as it may: a video takes some twenty, and 1024 is what is usual.
+/// Raises the limit of open files as far as allowed: a video needs some twenty, and the usual limit is 1024.
 pub(super) fn allow_files() {
     #[cfg(unix)]
     {
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn threads_that_the_system_does_not_give_are_counted() {
         assert_eq!(start_at_once(5, |_| Builder::new()), 5);
-        // More stack than there is room for addresses: no thread can have it.
+        // More stack than the address space has: no thread can get it.
         assert_eq!(start_at_once(5, |_| Builder::new().stack_size(1 << 52)), 0);
     }
 }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command};
 
-/// Reads a value of the library's. The error does not contain the value, which clap names before it.
+/// Reads a value of the library. The error does not contain the value, since clap names it before.
 pub(super) fn read<T: FromStr<Err = lockon::Error>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error| match error {
         lockon::Error::Value { expected, .. } => expected,

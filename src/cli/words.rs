@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers as text for people.
 
 /// `1 frame`, `2 frames`
 pub(super) fn counted(count: u64, one: &str, many: &str) -> String {

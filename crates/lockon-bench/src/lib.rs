@@ -1,5 +1,4 @@
-//! How fast the kernels are on this machine, each checked against the definition before its time counts: what
-//! `lockon bench kernels` measures and writes.
+//! Times the kernels on this machine, and checks each against the definition before its time counts.
 
 #![cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "without a GPU less is measured"))]
 
@@ -35,7 +34,7 @@ pub type Print = fn(&str) -> lockon_core::Result<()>;
 /// people.
 ///
 /// # Errors
-/// `Usage` if the request cannot mean anything; those of the device and of `print`; an answer that is wrong.
+/// `Usage` if the request has no meaning; errors of the device and of `print`; a wrong answer.
 pub fn kernels(args: &Request, print: Print, say: fn(&str)) -> Result<()> {
     check_request(args)?;
     let mut work = Work::new(args, print, say);
@@ -45,7 +44,7 @@ pub fn kernels(args: &Request, print: Print, say: fn(&str)) -> Result<()> {
         BackendChoice::CudaOf(gpus) => Some(gpus.first()),
         BackendChoice::Auto => match gpu::first() {
             Ok(number) => Some(number),
-            // Kernels and peers that were chosen need a GPU.
+            // The chosen kernels and peers need a GPU.
             Err(why) if !args.kernel.is_empty() || args.peers => return Err(why.into()),
             Err(why) => {
                 tracing::warn!("the CPU is measured: {why}");

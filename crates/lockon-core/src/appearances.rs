@@ -16,14 +16,14 @@ use crate::results::{FrameRecord, FrameTime, RunRecord, TrackState};
 #[derive(Debug, Clone, Default)]
 pub struct Appearances {
     gap_ns: u64,
-    /// Between two frames without times.
+    /// The time between two frames without times.
     interval_ns: u64,
     /// Matches become tracks.
     follows_matches: bool,
     open: Vec<Open>,
 }
 
-/// An appearance that may go on.
+/// An appearance that may continue.
 #[derive(Debug, Clone)]
 struct Open {
     appearance: Appearance,
@@ -87,13 +87,13 @@ impl Appearances {
         self.open.drain(..).map(|open| open.appearance).for_each(ended);
     }
 
-    /// The appearances that may go on, each with the last time at which it was in sight, surely or not, in
+    /// The appearances that may continue, each with the last time at which it was in sight, surely or not, in
     /// nanoseconds.
     pub fn until(&self) -> impl Iterator<Item = (&Appearance, u64)> {
         self.open.iter().map(|open| (&open.appearance, open.until_ns))
     }
 
-    /// Notes that something is in sight, surely if it has a score.
+    /// Notes that a target is in sight, surely if it has a score.
     fn see(
         &mut self,
         name: Option<&Arc<str>>,

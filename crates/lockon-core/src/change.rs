@@ -24,11 +24,10 @@ use crate::template::Template;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Change {
-    /// Templates that are searched no more, by their names.
+    /// Names of templates to remove.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<Arc<str>>,
-    /// Templates that are searched from now on: one that has the name of another takes its place, the others
-    /// come last. Done after `remove`.
+    /// Templates to add: one with the name of another replaces it, the others come last. Done after `remove`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub add: Vec<Template>,
     /// Minimum score of a match, in [-1, 1].
@@ -40,13 +39,13 @@ pub struct Change {
     /// Maximum overlap of two matches of one template: intersection over union, in [0, 1].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_overlap: Option<f64>,
-    /// At which sizes.
+    /// The sizes to search.
     #[serde(with = "as_text::maybe", skip_serializing_if = "Option::is_none")]
     pub scales: Option<Typed<Scales>>,
-    /// In which directions.
+    /// The directions to search.
     #[serde(with = "as_text::maybe", skip_serializing_if = "Option::is_none")]
     pub angles: Option<Typed<Angles>>,
-    /// How: `auto`, `exhaustive` or `pyramid`.
+    /// The search method: `auto`, `exhaustive` or `pyramid`.
     #[serde(with = "as_text::maybe", skip_serializing_if = "Option::is_none")]
     pub search: Option<SearchMethod>,
     /// The box that is searched, `X,Y,W,H`; `Some(None)`, as text `null`, is the whole frame.

@@ -39,11 +39,11 @@ pub const PAUSE_CHECK: Duration = Duration::from_millis(10);
 #[derive(Debug, Clone, Default)]
 pub struct Control {
     is_stopped: Arc<AtomicBool>,
-    /// The flag that stops all runs that this one is among.
+    /// The flag that stops a group of runs with this one.
     all_are_stopped: Option<Arc<AtomicBool>>,
     pace: Arc<Mutex<Pace>>,
     pub(crate) orders: Orders,
-    /// Zones, as orders leave them.
+    /// The zones after all orders so far.
     pub(crate) zones: WatchedZones,
     /// Frames that have passed.
     recent_frames: Arc<Mutex<RecentFrames>>,
@@ -93,10 +93,10 @@ impl Control {
         self.is_stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Ends the caller's work, by an error, if the run was stopped.
+    /// Returns an error if the run was stopped, to end the caller's work.
     ///
     /// # Errors
-    /// `Stopped` if so.
+    /// `Stopped`.
     pub fn check(&self) -> Result<()> {
         if self.is_stopped() { Err(Error::Stopped) } else { Ok(()) }
     }
@@ -135,9 +135,9 @@ impl Control {
         pace.before + pace.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Sets how many times as fast as its times the video passes, more than 0; `None`, as it is at first, is
-    /// as fast as it can. It counts where frames come through [`crate::paced::Paced`], from the next frame
-    /// on, and changes no results.
+    /// Sets the speed relative to the video's times, more than 0; `None`, the default, is as fast as
+    /// possible. It applies to frames that come through [`crate::paced::Paced`], from the next frame on, and
+    /// changes no results.
     pub fn set_speed(&self, speed: Option<f64>) {
         self.pace().speed = speed.filter(|speed| speed.is_finite() && *speed > 0.0);
     }
@@ -147,19 +147,19 @@ impl Control {
         self.pace().speed
     }
 
-    /// Requests that the next frame is the first at or after that time. A source that cannot jump there
+    /// Requests a jump: the next frame is the first at or after that time. A source that cannot jump there
     /// ignores it.
     pub fn jump_to(&self, ns: u64) {
         self.pace().jump_ns = Some(ns);
     }
 
-    /// Removes and returns the last place that was requested.
+    /// Removes and returns the last requested place.
     pub(crate) fn take_jump(&self) -> Option<u64> {
         self.pace().jump_ns.take()
     }
 
     /// Watches a zone from the next frame on, or moves the one of that name. Its corners are in pixels of the
-    /// pictures that come now.
+    /// current frames.
     ///
     /// # Errors
     /// `Order` if no run is active. The reply has `Order` if the zone lies outside of the picture, or
@@ -176,16 +176,16 @@ impl Control {
         self.orders.ask(|_| Some(Order::RemoveZone { name: name.into() }))
     }
 
-    /// The zones that the run begins with. To be called before it begins.
+    /// Sets the zones at the start of the run. Call it before the run begins.
     pub fn begin_with_zones(&self, zones: Vec<Zone>) {
         *self.zones.lock() = crate::config::Zones::new(zones);
     }
 
-    /// Follows what is in a box, as the frame of number `at` shows it, or the next one that is processed. The
-    /// reply has the track's number at once.
+    /// Follows the content of a box in frame `at`, or in the next processed frame. The reply has the track's
+    /// number at once.
     ///
     /// A frame that has passed must be one of those that are kept ([`Control::keep_frames`]): the target is
-    /// followed through the frames since, so that its track begins where it is now.
+    /// followed through the frames since, so that its track begins at its current place.
     ///
     /// # Errors
     /// `Order` if no run is active.
@@ -256,7 +256,7 @@ impl Control {
         lock(&self.recent_frames)
     }
 
-    /// Gives the orders of an earlier run again, at the same frames. To be called before the run begins.
+    /// Repeats the orders of an earlier run at the same frames. Call it before the run begins.
     pub fn repeat(&self, orders: Vec<Repeated>) {
         self.orders.repeat(orders);
     }

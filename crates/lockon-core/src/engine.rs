@@ -33,20 +33,20 @@ mod devices;
 mod orders;
 mod relay;
 
-/// A source from which nothing has come for so long has stalled.
+/// A source without a frame for this long has stalled.
 const STALL: Duration = Duration::from_secs(2);
 
 /// Maximum number of gaps before the first frame that outputs get. All are counted.
 const MAX_GAPS: usize = 64;
 
-/// The work that a device is opened for.
+/// The work of a device.
 #[derive(Debug, Clone, Copy)]
 pub struct Purpose<'a> {
     /// The search and the threshold.
     pub search: &'a Search,
-    /// In frames of this format.
+    /// The format of the frames.
     pub format: &'a VideoFormat,
-    /// The thresholded frame itself is wanted.
+    /// True if the thresholded frame itself is needed.
     pub mask: bool,
 }
 
@@ -77,9 +77,9 @@ pub struct Engine<'a> {
     pub sinks: Vec<Box<dyn Sink>>,
     /// Maximum frames, after which the run ends.
     pub max_frames: Option<u64>,
-    /// Stopped, it ends the run as if the video had ended: frames in flight that a device has done are
-    /// completed, the others given up, and outputs closed. While it pauses no frame is taken from the source:
-    /// one that is live drops them.
+    /// When stopped, it ends the run as if the video had ended: finished frames in flight are completed, the
+    /// others abandoned, and outputs closed. During a pause the engine takes no frame from the source: a live
+    /// source drops them.
     pub control: Control,
     /// Counts the bytes that the device and the source move.
     pub traffic: Traffic,
@@ -98,10 +98,10 @@ impl Engine<'_> {
             .unwrap_or_else(|message| Err(Error::Panicked { what: "the engine".into(), message }));
         self.control.orders.end();
         self.control.recent_frames().clear();
-        // Slots and device memory go before the sinks are waited for.
+        // Frees slots and device memory before the wait for the sinks.
         run.open = None;
         if let Err(Error::Stopped) = outcome {
-            // The frames in flight were given up, which is no failure: what was complete is with the sinks.
+            // The frames in flight were abandoned, which is no failure: the sinks have all complete frames.
             outcome = Ok(());
         }
         outcome = first_error(run.failed.take().map_or(Ok(()), Err), outcome);
@@ -112,7 +112,7 @@ impl Engine<'_> {
             self.report_left(&run);
         }
         let mut summary = self.summary(&run);
-        // Results are the first of them: their summary says that all is there, and what was wrong.
+        // Results are the first of them: their summary says whether all is complete, and has the error.
         for (index, sink) in self.sinks.iter_mut().enumerate().rev() {
             if !run.is_closed[index] {
                 summary.error = outcome.as_ref().err().map(in_words);
@@ -244,7 +244,7 @@ impl Engine<'_> {
         self.end_silence(run)?;
         if run.open.as_ref().is_none_or(|open| open.format != frame.format) {
             self.drain(run)?;
-            // To make ready for other frames can take long.
+            // Preparing for other frames can take long.
             self.control.check()?;
             self.change(run, &frame)?;
         }
@@ -263,7 +263,7 @@ impl Engine<'_> {
     fn change(&mut self, run: &mut Run, frame: &Frame) -> Result<()> {
         let format = &frame.format;
         match &mut run.open {
-            // The backend sees the luma plane alone: that is the same.
+            // The backend sees only the luma plane, which is the same.
             Some(open)
                 if open.format.size == format.size
                     && run.search.expands(&open.format) == run.search.expands(format) =>
@@ -272,7 +272,7 @@ impl Engine<'_> {
             }
             _ => {
                 if let Err(error) = self.open(run, frame) {
-                    // A change of size is no reason to end a run that another device could go on with.
+                    // A change of size is no reason to end a run that another device could continue.
                     if !self.lose(run, &error, frame.meta.index) {
                         return Err(error);
                     }
@@ -292,7 +292,7 @@ impl Engine<'_> {
         self.note(run, |frame| Event::Caps { frame, width, height, format, frame_rate })
     }
 
-    /// Reports once that nothing has come for a while.
+    /// Reports once that no frame has come for a while.
     fn notice_stall(&mut self, run: &mut Run) -> Result<()> {
         let passed = self.source.passed();
         if std::mem::replace(&mut run.passed, passed) != passed {
@@ -459,15 +459,15 @@ struct Run {
     /// Frames whose slots the backend holds, oldest first. Decoded pictures stay alive here for the sinks: at
     /// most `depth`.
     in_flight: VecDeque<Flight>,
-    /// Orders about the search that are to be carried out before the first frame, as the first device could
-    /// not be opened for them.
+    /// Orders about the search to carry out before the first frame, as the first device could not be opened
+    /// for them.
     due: Vec<Carried>,
-    /// Orders about the search that sinks have not heard of yet, by their frames.
+    /// Orders about the search that are not reported to sinks yet, by their frames.
     carried: VecDeque<Carried>,
     refusals: Refusals,
     /// Frames that were submitted.
     submitted: u64,
-    /// `auto` went over to a pyramid while frames passed, or tried to.
+    /// `auto` has changed to a pyramid during the run, or tried to.
     has_turned: bool,
     /// The change to a pyramid, until it is reported.
     turn: Option<Turn>,
@@ -499,7 +499,7 @@ struct Run {
     format: Option<Arc<VideoFormat>>,
     /// Number of the frame that comes next, if none is dropped.
     next_index: u64,
-    /// Nothing has come for a while, and that was reported.
+    /// True if no frame has come for a while, and that was reported.
     is_stalled: bool,
     stalls: u64,
     gaps: u64,
@@ -558,7 +558,7 @@ fn first_error(first: Result<()>, later: Result<()>) -> Result<()> {
     first
 }
 
-/// An error as a results file has it.
+/// An error in the form of a results file.
 fn in_words(error: &Error) -> String {
     text::for_people(&error.to_string())
 }

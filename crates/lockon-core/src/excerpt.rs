@@ -19,14 +19,14 @@ use crate::results::Detection;
 /// whether to stop.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Maximum number of gaps before the first frame that are passed on one by one.
+/// Maximum number of gaps before the first frame that are reported one by one.
 const MAX_GAPS: usize = 64;
 
 /// The frames of a source that belong to a [`Part`].
 pub struct Excerpt<S> {
     source: S,
     part: Part,
-    /// Boxes that none of its frames may be too late for.
+    /// Boxes; a frame of the part must not be too late for any of them.
     tracks: Vec<TrackSpec>,
     /// The first frame, if it was returned by `first` already.
     first: Option<Frame>,
@@ -44,7 +44,7 @@ pub struct Excerpt<S> {
 }
 
 impl<S: Source> Excerpt<S> {
-    /// Returns the part of the frames that `source` gives.
+    /// Returns the frames of `source` that belong to the part.
     pub fn new(source: S, part: Part) -> Self {
         Self {
             source,
@@ -78,8 +78,8 @@ impl<S: Source> Excerpt<S> {
         &self.source
     }
 
-    /// Waits for the first frame and returns a copy: the frame, and gaps before it, come again with the next
-    /// request. `None` if there is no frame, or if `control` was stopped before it came.
+    /// Waits for the first frame and returns a copy: the next request returns the frame, and gaps before it,
+    /// again. `None` if there is no frame, or if `control` was stopped before it came.
     ///
     /// # Errors
     /// The source's.
@@ -170,7 +170,7 @@ impl<S: Source> Excerpt<S> {
         let every = self.part.every;
         let next = frame.meta.index.saturating_add(every);
         self.next = Some(next);
-        // The next one would only be decoded to see that it is too late.
+        // The next frame would be decoded only to find that it is too late.
         self.is_over = matches!(self.part.end, Some(Moment::Frame(end)) if next >= end);
         if every > 1 {
             frame.meta.duration_ns = frame.meta.duration_ns.map(|ns| ns.saturating_mul(every));

@@ -1,8 +1,8 @@
-//! A run's counts and states as Prometheus reads them: a sink that counts, and the text of all runs.
+//! A run's counts and states for Prometheus: a sink that counts, and the text of all runs.
 //!
-//! The text is Prometheus' exposition format 0.0.4. Names and units follow its conventions: seconds,
-//! `_total` for what only grows. Each series has the name of its video as a label, not its whole address,
-//! which may hold a password.
+//! The text is Prometheus' exposition format 0.0.4. Names and units follow its conventions: seconds, `_total`
+//! for counts that only grow. Each series has the name of its video as a label, not its whole address, which
+//! may hold a password.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -20,7 +20,7 @@ const BUCKETS_US: [u64; 14] = [
     10_000_000,
 ];
 
-/// Durations by size, as Prometheus has them.
+/// A histogram of durations, in Prometheus' form.
 #[derive(Debug, Clone, Default)]
 struct Buckets {
     /// The count of each bucket, without the buckets before it; the last is for durations longer than all of
@@ -60,7 +60,7 @@ struct Metrics(Arc<Mutex<State>>);
 
 impl Metrics {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Counts that a panic left behind are still counts.
+        // Counts stay valid after a panic.
         lock(&self.0)
     }
 }
@@ -85,12 +85,12 @@ impl Registry {
         MetricsSink { metrics, registry: self.clone() }
     }
 
-    /// Sets text in the same format that follows that of the runs.
+    /// Sets text in the same format, which follows the text of the runs.
     pub fn set_more(&self, text: String) {
         self.lock().more = text;
     }
 
-    /// The text of all runs, each of one moment.
+    /// The text of all runs, each at one moment.
     pub fn text(&self) -> String {
         // Copied, so that no engine ever waits while text is written.
         let copy = |(video, metrics): &(String, Metrics)| (quoted(video), metrics.state().clone());

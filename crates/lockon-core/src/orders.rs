@@ -1,7 +1,7 @@
 //! Orders change a run while frames pass. Each is answered with the first frame that it applies to.
 //!
-//! Anybody gives them, from any thread, by a [`Control`](crate::control::Control). The engine carries them
-//! out between two frames, in the order in which they came, and reports each to the outputs
+//! Any thread gives them, by a [`Control`](crate::control::Control). The engine carries them out between two
+//! frames, in the order in which they came, and reports each to the outputs
 //! ([`Event::Control`](crate::results::Event)). A run to which the same orders are given at the same frames
 //! has the same results.
 
@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::frame::{Rect, Size};
 use crate::locks::lock;
 
-/// Orders that wait at most: far more than any frame should have to carry out.
+/// Maximum waiting orders: far more than any frame should have to carry out.
 const MOST_WAITING: usize = 4096;
 
 /// A change of a run while frames pass.
@@ -111,7 +111,7 @@ impl fmt::Display for Order {
     }
 }
 
-/// The zones of a run, as its orders leave them. Clones are of the same run.
+/// The zones of a run after its orders so far. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WatchedZones(Arc<Mutex<Zones>>);
 
@@ -120,8 +120,7 @@ impl WatchedZones {
         lock(&self.0)
     }
 
-    /// Carries an order about zones out, before a frame of that size; `None` for an order about something
-    /// else.
+    /// Carries out an order about zones, before a frame of that size; `None` for other orders.
     pub(crate) fn obey(&self, order: &Order, frame: Size) -> Option<Result<()>> {
         let refused = |reason: String| Some(Err(Error::Order { order: order.to_string(), reason }));
         match order {
@@ -215,7 +214,7 @@ impl Reply {
     }
 }
 
-/// Gives numbers to tracks, each once in a run. Clones share the numbers.
+/// Numbers tracks, each number once in a run. Clones share the numbers.
 #[derive(Debug, Clone, Default)]
 pub struct Numbers(Arc<Mutex<Numbering>>);
 
@@ -264,13 +263,13 @@ impl Numbers {
     }
 }
 
-/// The orders that a run was given. Clones are of the same run.
+/// The orders of a run. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Orders(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// There are frames to come.
+    /// More frames will come.
     is_running: bool,
     /// Orders about tracks: carried out when a frame is decided.
     tracking: Queue,
@@ -313,17 +312,17 @@ impl Queue {
     }
 }
 
-/// An order, and where its answer goes.
+/// An order, and the channel for its answer.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) order: Order,
-    /// Why it was refused in the run that is repeated, if it was.
+    /// The reason for its refusal in the repeated run, if it was refused.
     pub(crate) refused: Option<String>,
     answer: Option<Sender<Result<u64>>>,
 }
 
 impl Asked {
-    /// An order that the run gives itself, without an answer.
+    /// An order that the run gives to itself, without an answer.
     pub(crate) fn own(order: Order) -> Self {
         Self { order, refused: None, answer: None }
     }

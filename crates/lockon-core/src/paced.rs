@@ -1,7 +1,7 @@
-//! Playback: a file's frames at the speed of their times, and from another place where a source can go there.
+//! Playback: a file's frames at the speed of their times, and jumps if a source supports them.
 //!
-//! [`Paced`] stands between a source and the engine. It decides when a frame passes, never which results it
-//! gets: those are the same at every speed.
+//! [`Paced`] stands between a source and the engine. It decides when a frame passes, never its results: they
+//! are the same at every speed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,15 +20,15 @@ const MOST_GAP: Duration = Duration::from_secs(10);
 
 /// A source that can jump to another place of its video.
 pub trait Jump: Source {
-    /// The next frame is the first at or after that time. False if this source cannot go there: then nothing
-    /// has changed.
+    /// The next frame is the first at or after that time. False if this source cannot jump there: then
+    /// nothing has changed.
     ///
     /// # Errors
     /// As [`Source::wait_next`].
     fn jump_to(&mut self, ns: u64) -> Result<bool>;
 }
 
-/// The frames of a source at the speed of [`Control::speed`]. At no speed they pass as they come.
+/// The frames of a source at the speed of [`Control::speed`]. Without a speed they pass as they come.
 pub struct Paced<S> {
     source: S,
     control: Control,
@@ -39,7 +39,7 @@ pub struct Paced<S> {
     waited: Duration,
 }
 
-/// Where in the video the clock was at which time.
+/// A time of the clock, and its place in the video.
 struct Clock {
     at: Instant,
     ns: u64,
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::frame::{Circumstances, FrameMeta, PixelFormat, Plane, Size, VideoFormat};
 
-    /// Frames every so many milliseconds, without an end.
+    /// Frames at a fixed interval in milliseconds, without an end.
     struct Ticks {
         next: u64,
         ms: u64,

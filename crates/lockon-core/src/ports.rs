@@ -1,7 +1,7 @@
-//! The two ends that the engine is plugged between: where frames come from and where results go.
+//! The two ends of the engine: the source of frames and the outputs for results.
 //!
-//! The engine knows these traits only. GStreamer implements them in `media`, results files in `output`, the
-//! GStreamer element in a package of its own, tests in memory; a Python module would do the same.
+//! The engine knows only these traits. They are implemented by GStreamer in `media`, by results files in
+//! `output`, by the GStreamer element in its own package, and by tests in memory.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::results::{
 pub enum Next {
     /// The next frame, in order.
     Frame(Frame),
-    /// None is there yet.
+    /// No frame is available yet.
     Pending,
     /// The source was gone and is back: the next frame is the first after the gap.
     Gap {
@@ -41,13 +41,13 @@ pub trait Source: Send {
     /// The error that made the source fail. Frames that came before are delivered first.
     fn try_next(&mut self) -> Result<Next>;
 
-    /// The next frame, waited for until `timeout` at most.
+    /// Waits for the next frame, at most for `timeout`.
     ///
     /// # Errors
     /// As [`Source::try_next`].
     fn wait_next(&mut self, timeout: Duration) -> Result<Next>;
 
-    /// The next frame, waited for until `deadline` at most; without one as [`Source::try_next`].
+    /// Waits for the next frame, at most until `deadline`; without one as [`Source::try_next`].
     ///
     /// # Errors
     /// As [`Source::try_next`].
@@ -66,14 +66,14 @@ pub trait Source: Send {
         0
     }
 
-    /// Time so far in which its calls did something else than wait for a frame, or in which none could come:
-    /// a GStreamer element pushes frames on, and may stand still. It counts neither as a stall nor as time
-    /// spent on the source.
+    /// Time so far in which its calls did other work than waiting for a frame, or in which no frame could
+    /// come: a GStreamer element pushes frames on, and may be paused. It counts neither as a stall nor as
+    /// time spent on the source.
     fn held_up(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Frames so far that came and were not needed: a source that delivers them has not stalled.
+    /// Frames so far that were not needed: a source that delivers them has not stalled.
     fn passed(&self) -> u64 {
         0
     }
@@ -169,7 +169,7 @@ pub trait Follow: Send {
     /// Sets the numbers for tracks that are not numbered yet. Called once, before the first frame.
     fn number_by(&mut self, _numbers: Numbers) {}
 
-    /// Carries an order about tracks out, before it follows anything into `next`. `recent` are frames before
+    /// Carries out an order about tracks, before it follows targets into `next`. `recent` are frames before
     /// that one.
     ///
     /// # Errors
@@ -178,12 +178,12 @@ pub trait Follow: Send {
         Err(Error::Order { order: order.to_string(), reason: "what follows takes no orders".into() })
     }
 
-    /// Ids of boxes that are not followed yet, and why that is so if the video has ended.
+    /// Ids of boxes that are not followed yet, with the reason if the video has ended.
     fn not_started(&self) -> Vec<(u32, String)>;
 }
 
-/// One frame with its final results. Everything is shared, so that a sink may keep it while the engine goes
-/// on.
+/// One frame with its final results. Everything is shared, so that a sink may keep it while the engine
+/// continues.
 pub struct Delivery<'a> {
     /// The frame as decoded.
     pub frame: &'a Frame,
@@ -222,7 +222,7 @@ pub trait Sink: Send {
         Ok(())
     }
 
-    /// Takes one frame and its results. It may wait: that is how a slow output holds back a file.
+    /// Takes one frame and its results. It may wait: so a slow output slows down a file.
     ///
     /// # Errors
     /// `Output` or another error. The sink is finished at once then, and the run continues as long as another

@@ -97,7 +97,7 @@ impl Search {
         backend::long_in(sought.variants(), frame.luma().crop(roi))
     }
 
-    /// True if neither is a template searched nor a threshold made.
+    /// True if there is neither a template nor a threshold.
     pub fn is_idle(&self) -> bool {
         self.sought.is_none() && self.threshold.is_none()
     }
@@ -106,7 +106,7 @@ impl Search {
     /// shared by both.
     ///
     /// # Errors
-    /// `Order` if a template is to be removed that is not there, `Value` for limits that mean nothing, and as
+    /// `Order` if a template to remove does not exist, `Value` for invalid limits, and as
     /// [`template::check_count`].
     pub fn changed(&self, change: &Change) -> Result<Self> {
         let mut search = self.clone();
@@ -139,7 +139,7 @@ impl Search {
         match &self.sought {
             Some(sought) if is_same && search.method == self.method => {
                 if search.roi != self.roi {
-                    // How long a search takes depends on where.
+                    // The cost of a search depends on its region.
                     search.sought = Some(Arc::new(sought.undecided()));
                 }
                 Ok(search)
@@ -155,14 +155,14 @@ impl Search {
         Self { sought, ..self.clone() }
     }
 
-    /// The change that makes this of another search.
+    /// The change from another search to this one.
     #[must_use]
     pub fn since(&self, before: &Self) -> Change {
         fn if_new<T: PartialEq>(value: T, before: &T) -> Option<T> {
             Some(value).filter(|value| value != before)
         }
         let Limits { min_score, max_matches, max_overlap } = self.limits;
-        // New templates come last, so those stay which are the same up to the first that is not.
+        // New templates come last, so the templates before the first difference stay.
         let pairs = self.templates.iter().zip(&before.templates);
         let same = pairs.take_while(|(template, before)| template == before).count();
         Change {
@@ -184,12 +184,12 @@ impl Search {
     #[must_use]
     pub fn cut_to(&self, frame: Size) -> Self {
         let rest = Self { roi: self.roi.and_then(|roi| roi.cut_to(frame)), ..self.clone() };
-        // Without what is left of it the whole frame would be searched.
+        // Without this remainder the whole frame would be searched.
         let is_left = self.roi.is_none() || rest.roi.is_some();
         if is_left && rest.check(frame).is_ok() { rest } else { Self { sought: None, roi: None, ..rest } }
     }
 
-    /// Refuses frames of a size in which nothing of it fits.
+    /// Refuses frames of a size in which no part of it fits.
     ///
     /// # Errors
     /// `Outside` if the region does not lie inside them, `NothingFits` if no template does, in no size or
@@ -300,7 +300,7 @@ impl Sought {
         self.method
     }
 
-    /// The way that was taken, once it is known.
+    /// The chosen method, once it is known.
     pub fn taken(&self) -> Option<SearchMethod> {
         self.taken.get().map(|taken| taken.method)
     }
@@ -313,7 +313,7 @@ impl Sought {
         let _ = self.taken.set(Taken { method, watches_content });
     }
 
-    /// The way that was taken, or would be if nothing else is known.
+    /// The chosen method, or the method without further knowledge.
     pub fn method(&self) -> SearchMethod {
         self.taken().unwrap_or(self.method)
     }
@@ -411,7 +411,7 @@ mod tests {
         for change in parts {
             after = after.changed(&change).unwrap();
             for (one, other) in [(&before, &after), (&after, &before)] {
-                // As a results file has it.
+                // In the form of a results file.
                 let text = serde_json::to_string(&other.since(one)).unwrap();
                 let read: Change = serde_json::from_str(&text).unwrap();
                 assert_eq!(as_told(&one.changed(&read).unwrap()), as_told(other), "{text}");

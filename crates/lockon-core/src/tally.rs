@@ -1,4 +1,4 @@
-//! Counts a run's results during the run, in bounded memory: the values of the summary.
+//! Counts a run's results during the run, in bounded memory, for the summary.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use crate::results::{
     TrackSummary,
 };
 
-/// Tracks that the summary describes; matches that become tracks after these are only counted. A run may see
-/// any number of them.
+/// Maximum tracks that the summary describes; later tracks of matches are only counted. A run may have any
+/// number of them.
 const MOST_TRACKS: usize = 100;
-/// Spans in which a track was lost that are kept, for each track; later ones are only counted.
+/// Maximum kept spans in which a track was lost, for each track; later ones are only counted.
 const MOST_SPANS: usize = 10;
 
-/// Appearances that the summary has.
+/// Maximum appearances in the summary.
 const MOST_APPEARANCES: usize = 1000;
 
 /// Counts of a run.
@@ -22,11 +22,11 @@ const MOST_APPEARANCES: usize = 1000;
 pub struct Tally {
     found: Vec<TemplateSummary>,
     tracks: Vec<Counted>,
-    /// The highest number of a track that a match became, by which a new one is known.
+    /// The highest number of a track of matches: a higher one is new.
     newest: u32,
     more_tracks: u64,
     births: Option<u64>,
-    /// Least, most, sum and number of the shares of foreground.
+    /// Minimum, maximum, sum and number of the shares of foreground.
     foreground: Option<(f64, f64, f64, u64)>,
     watch: Option<Appearances>,
     appearances: Vec<Appearance>,
@@ -50,7 +50,7 @@ impl Tally {
         self.watch = Some(Appearances::of(run));
     }
 
-    /// A template is searched from now on: the summary has it, if it is never found too.
+    /// Adds a template to the summary, also if it is never found.
     pub fn expect(&mut self, template: &Arc<str>) {
         self.of_template(template);
     }
@@ -86,7 +86,7 @@ impl Tally {
         }
     }
 
-    /// Writes what was counted so far into a summary.
+    /// Writes the counts so far into a summary.
     pub fn tell(&self, summary: &mut Summary) {
         summary.appearances.clone_from(&self.appearances);
         summary.more_appearances = self.more_appearances;
@@ -125,10 +125,9 @@ impl Tally {
         &mut self.found[index]
     }
 
-    /// The place of a track among those that are described, which a new one gets here; `None` if there is no
-    /// room.
+    /// The place of a track among the described ones; a new track gets one here. `None` if there is no room.
     fn place_of(&mut self, track: &Track, now: FrameTime) -> Option<usize> {
-        // The youngest are asked for most often.
+        // The newest are needed most often.
         let known = self.tracks.iter().rposition(|counted| counted.summary.id == track.id);
         if known.is_some() {
             return known;

@@ -1,16 +1,16 @@
-//! Constants and structures on which launchers and kernels have to agree, checked while this is compiled:
-//! constants are read from the PTX that is loaded. See `kernels/shared.h` for the kernels' side.
+//! Constants and structures that launchers and kernels share, checked at compile time: constants are read
+//! from the PTX that is loaded. See `kernels/shared.h` for the kernels' side.
 
 /// The value of a `constexpr` number of the kernels' outermost namespace, which NVRTC writes into the PTX as
 /// `.u32 NAME = VALUE;`.
 ///
 /// # Panics
-/// If there is none of that name, or it is negative. In a constant that is an error of the compiler.
+/// If there is no such name, or its value is negative. In a constant this is a compile error.
 pub(super) const fn constant(ptx: &str, name: &str) -> usize {
     let (text, name) = (ptx.as_bytes(), name.as_bytes());
     let mut at = 0;
     while at < text.len() {
-        // Constants come before the first kernel, whose text is long.
+        // Constants come before the first kernel; the kernels' text is long.
         assert!(!stands(text, at, b".entry"), "no such constant before the first kernel");
         if stands(text, at, b".u32 ")
             && stands(text, at + 5, name)

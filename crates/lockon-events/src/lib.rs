@@ -1,9 +1,9 @@
-//! Reports what happens to tracks to other programs: as lines, to a web server, to an MQTT broker.
+//! Reports events of tracks to other programs: as lines, to a web server, to an MQTT broker.
 //!
-//! The engine is synchronous and never waits for any of these. A sink between them finds out what happened
+//! The engine is synchronous and never waits for any of these. A sink between them finds the events
 //! ([`lockon_core::track_events`]) and puts it into a queue for each receiver. Each receiver has a thread. If
 //! a receiver is away or slow, its queue fills; then the oldest events are lost and counted. A receiver that
-//! fails gets no more events, and the others continue. At the end of a run the rest is delivered, for at most
+//! fails gets no more events, and the others continue. The end of a run waits for the rest, at most
 //! [`FAREWELL`].
 //!
 //! | file | job |
@@ -52,7 +52,7 @@ use mqtt::Home;
 use queue::Queue;
 use track_events::{TrackEvent, TrackEventKind, TrackWatcher};
 
-/// Maximum time that the end of a run waits until all is delivered, and the same if the run was stopped.
+/// Maximum time that the end of a run waits for delivery; the second if the run was stopped.
 pub const FAREWELL: Duration = Duration::from_secs(5);
 const SHORT_FAREWELL: Duration = Duration::from_secs(2);
 
@@ -65,8 +65,8 @@ const THUMBNAIL_SIDE: usize = 160;
 /// A thumbnail that would make an event longer than this, in bytes, is left out.
 const MOST_BYTES: usize = 128 << 10;
 
-/// Removes what lockon retains at a broker under a topic: tracks, state, status and what it announced to Home
-/// Assistant. `typed` is an address as `--events` takes it. For a run that is online, only if `is_forced`.
+/// Removes lockon's retained messages at a broker under a topic: tracks, state, status and announcements to
+/// Home Assistant. `typed` is an address as for `--events`. If a run is online there, only if `is_forced`.
 ///
 /// # Errors
 /// `Value`, `Usage` or `File` if it is no address of a broker; `Output` if not all could be removed.
@@ -78,12 +78,12 @@ pub fn forget(typed: &str, is_forced: bool) -> Result<Forgotten> {
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failure(error.to_string()))?;
     let result = runtime.block_on(mqtt::forget(&broker, is_forced));
-    // A name that is looked up is waited for by a thread that cannot be stopped.
+    // A thread that looks up a name cannot be stopped.
     runtime.shutdown_background();
     result.map_err(failure)
 }
 
-/// The messages about something that happened.
+/// The messages about an event.
 struct Notice {
     /// The event.
     event: Bytes,
@@ -91,9 +91,9 @@ struct Notice {
     track: u32,
     /// The track from now on; empty if it is gone.
     track_state: Bytes,
-    /// How many tracks there are, and where.
+    /// The number of tracks, and their zones.
     state: Bytes,
-    /// The tracks that there are, ascending.
+    /// The existing tracks, ascending.
     live: Arc<[u32]>,
 }
 
@@ -104,7 +104,7 @@ impl Notice {
     }
 }
 
-/// An event as it is sent: a record of its own, with the keys of a track in the records of frames.
+/// An event in the form of a message: a record of its own, with the keys of a track in the records of frames.
 #[derive(Serialize)]
 struct Event<'a> {
     #[serde(rename = "type")]
@@ -153,7 +153,8 @@ struct When {
     source: String,
     frame: u64,
     pts_ns: Option<u64>,
-    /// Since 1970: when the frame of a live source was captured, or when that of a file was processed.
+    /// Since 1970: the time when the frame of a live source was captured, or the frame of a file was
+    /// processed.
     time_ms: u64,
 }
 
@@ -179,7 +180,7 @@ impl Outlet for Receivers {
     }
 }
 
-/// Sends what happens to the tracks of a run to receivers.
+/// Sends the events of a run's tracks to receivers.
 pub struct EventsSink {
     watcher: TrackWatcher,
     happened: Vec<TrackEvent>,
@@ -191,7 +192,7 @@ pub struct EventsSink {
 }
 
 impl EventsSink {
-    /// Starts the receivers that a request names, for a video of that name. None of them has to be reachable.
+    /// Starts the receivers that a request names, for a video of that name. They need not be reachable.
     ///
     /// # Errors
     /// As [`Request::receivers`]; `Output` if the system gives no thread.
@@ -221,7 +222,7 @@ impl EventsSink {
         })
     }
 
-    /// Puts what happened into the queues. It happened in `frame`.
+    /// Puts the events of `frame` into the queues.
     fn tell(&mut self, frame: Option<&Frame>) -> Result<()> {
         if self.happened.is_empty() {
             return Ok(());
@@ -230,7 +231,7 @@ impl EventsSink {
         self.when.set_time(captured.map(|at| at.elapsed()).unwrap_or_default());
         let state = json(&AllNow::of(&self.watcher, &self.when))?;
         let live: Arc<[u32]> = self.watcher.ids().collect();
-        // All that happens to a track in a frame comes in a row, and has one picture.
+        // All events of a track in a frame follow each other, and share one picture.
         let mut pictured: Option<(u32, Option<String>)> = None;
         for TrackEvent { kind, track, zone, zones } in self.happened.drain(..) {
             self.told += 1;
@@ -293,7 +294,7 @@ fn json(value: &impl Serialize) -> Result<Bytes> {
     Ok(line.into())
 }
 
-/// A JPEG file of a box and what is around it, in base64.
+/// A JPEG file of a box and its surroundings, in base64.
 fn thumbnail(frame: &Frame, track: &Track) -> Option<String> {
     let area = still::around(track.bounds(), frame.format.size);
     let (rgb, size) = colour::shrunk(frame, area, THUMBNAIL_SIDE);
@@ -355,7 +356,7 @@ struct Receiving {
     queue: Arc<Queue<Arc<Notice>>>,
     pushed: u64,
     sent: Arc<AtomicU64>,
-    /// Why nothing can be delivered any more: of standard output only, as the others are retried.
+    /// The reason why nothing can be delivered any more: only for standard output, as the others are retried.
     failure: Arc<OnceLock<std::io::Error>>,
     /// True if a warning has reported that.
     is_failure_told: bool,
@@ -365,7 +366,7 @@ struct Receiving {
 }
 
 impl Receiving {
-    /// Starts to deliver what is pushed. `state` is the state before that.
+    /// Starts to deliver pushed events. `state` is the state before the first.
     fn start(address: ReceiverAddress, home: Option<Home>, state: Bytes) -> Result<Self> {
         let name = address.name().to_owned();
         if matches!(&address, ReceiverAddress::Mqtt(broker) if broker.is_replaced) {
@@ -399,7 +400,7 @@ impl Receiving {
                     _ = is_given_up.wait_for(|is_given_up| *is_given_up) => {}
                 }
             });
-            // A name that is looked up is waited for by a thread that cannot be stopped.
+            // A thread that looks up a name cannot be stopped.
             runtime.shutdown_background();
             drop(ends);
         };
@@ -433,7 +434,7 @@ impl Receiving {
         Some(Error::of_stdout("events to stdout", self.failure.get()?))
     }
 
-    /// Waits until all is delivered, and drops what is not in time.
+    /// Waits until all is delivered, and drops the rest after the time limit.
     fn end_while(&self, is_in_time: impl Fn() -> bool) {
         // The channel is closed at the end; nothing is sent.
         while is_in_time() && self.ended.recv_timeout(GLANCE) == Err(RecvTimeoutError::Timeout) {}
@@ -466,7 +467,7 @@ async fn print(queue: &Queue<Arc<Notice>>, sent: &AtomicU64, failure: &OnceLock<
     };
     while let Some(notice) = queue.next().await {
         let line = [&notice.event[..], b"\n"].concat();
-        // Nothing else runs on this thread.
+        // This thread has no other work.
         match stdout.write_all(&line) {
             Ok(()) => sent.fetch_add(1, Ordering::Relaxed),
             Err(error) => return drop(failure.set(error)),

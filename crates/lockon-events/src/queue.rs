@@ -90,7 +90,7 @@ impl<T> Queue<T> {
 mod tests {
     use super::*;
 
-    /// All that comes out of a queue.
+    /// All items of a queue.
     fn read<T>(queue: &Queue<T>) -> Vec<T> {
         queue.close();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

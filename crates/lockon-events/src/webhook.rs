@@ -28,7 +28,7 @@ use lockon_run::request::Webhook;
 /// Maximum time until a response begins.
 const ANSWER: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 10_000 });
 
-/// Maximum bytes and time to read of a response behind its status, so that the connection can be reused.
+/// Maximum bytes, and time, to read of a response after its status, so that the connection can be reused.
 const MOST_READ: usize = 64 << 10;
 const READING: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 1000 });
 
@@ -103,7 +103,7 @@ pub(super) async fn post(to: Webhook, queue: &Queue<Arc<Notice>>, sent: &AtomicU
     }
 }
 
-/// Reads what follows the status. The content does not matter, and it may have no end.
+/// Reads the response after its status. The content does not matter, and may be endless.
 async fn drain(answer: Response<Incoming>) {
     let rest = Limited::new(answer.into_body(), MOST_READ).collect();
     let _ = timeout(READING, rest).await;
@@ -175,17 +175,17 @@ mod tests {
     #[derive(Debug, Clone, Copy, PartialEq)]
     enum Does {
         Answer(u16),
-        /// Takes it and says nothing.
+        /// Accepts it without a response.
         Hang,
         /// Closes the connection.
         Close,
-        /// Answers and talks on without an end.
+        /// Answers without an end.
         Babble,
         /// Begins an answer, and never completes it.
         Stall,
     }
 
-    /// Reads a request, whose body it gives; none at the end of a connection.
+    /// Reads a request and returns its body; `None` at the end of a connection.
     fn request(from: &mut BufReader<TcpStream>) -> Option<(String, String)> {
         let (mut head, mut length) = (String::new(), 0);
         loop {
@@ -332,14 +332,14 @@ mod tests {
         runtime.block_on(async {
             let longer_than_all_tries = (ANSWER + Duration::from_millis(100)) * (TRIES + 1);
             timeout(longer_than_all_tries, post(to, &queue, &sent)).await.unwrap_err();
-            // It is still at the first.
+            // It still retries the first.
             assert_eq!(queue.next().await.unwrap().event, notice(1).event);
         });
     }
 
     #[test]
     fn what_a_server_does_not_want_is_left_out_and_the_rest_goes_on() {
-        // The first is refused for good, the second until it was tried often enough.
+        // The first is refused for good, the second until all its tries have failed.
         let script = [&[Does::Answer(400)][..], &[Does::Answer(500); TRIES as usize]].concat();
         let (taken, sent) = posted(&script, 4);
         assert_eq!((bodies(&taken), sent), (numbers(2..4), 2));

@@ -1,10 +1,10 @@
 //! Buffers that show a part of the picture in their memory (`GstVideoCropMeta`): decoders and `videocrop`
-//! send them where downstream offers to take them. Caps have the size of the part.
+//! send them if downstream offers to accept them. Caps have the size of the part.
 
 use gst_video::prelude::*;
 
-/// The buffer with a `GstVideoMeta` of the part that it shows, and without a crop. Other buffers come back as
-/// they are.
+/// Returns the buffer with a `GstVideoMeta` of the part that it shows, and without a crop. Other buffers come
+/// back unchanged.
 ///
 /// Memory is shared where the part can be described in place, and copied where not: pairs of chroma samples
 /// that the crop would split, or a last row that would reach behind the memory. `None` if the crop is not of
@@ -38,11 +38,11 @@ struct Part<'a> {
 /// How the samples of one component lie in a plane.
 struct Samples {
     plane: usize,
-    /// Bytes from one to the next, and of one.
+    /// Bytes from one sample to the next, and bytes of a sample.
     step: usize,
     bytes: usize,
     first: usize,
-    /// Samples and rows in front of the part, and in it.
+    /// Samples and rows before the part, and in it.
     skipped: (usize, usize),
     shown: (usize, usize),
 }
@@ -64,8 +64,8 @@ impl Part<'_> {
         })
     }
 
-    /// Bytes in front of the part in a row of a plane, and rows above it; `None` if its components do not
-    /// begin together.
+    /// Bytes before the part in a row of a plane, and rows above it; `None` if its components do not begin
+    /// together.
     fn origin(&self, plane: usize) -> Option<(usize, usize)> {
         let mut origins = self
             .samples()
@@ -84,7 +84,7 @@ impl Part<'_> {
             let stride = usize::try_from(stride).ok()?;
             *offset += above * stride + left;
             let rows = self.samples().filter(|samples| samples.plane == plane).map(|s| s.shown.1).max()?;
-            // GStreamer takes all rows to be as long as they are apart, the last one too.
+            // GStreamer assumes that every row, also the last one, has as many bytes as the stride.
             if rows * stride > room_behind(buffer, *offset) {
                 return None;
             }
@@ -146,8 +146,8 @@ impl Part<'_> {
     }
 }
 
-/// A copy of flags, times and metas without those that say how the picture lies. Not the buffer itself: one
-/// of a pool has to keep them.
+/// A copy of flags, times and metas without the metas of the layout. Not the buffer itself: a pool's buffer
+/// must keep them.
 fn copy_without_layout(buffer: &gst::BufferRef, more: gst::BufferCopyFlags) -> Option<gst::Buffer> {
     let flags = gst::BufferCopyFlags::FLAGS | gst::BufferCopyFlags::TIMESTAMPS | gst::BufferCopyFlags::META;
     let mut copy = buffer.copy_region(flags | more, ..).ok()?;

@@ -1,14 +1,14 @@
 //! GStreamer's CUDA memory: pictures that NVIDIA's decoders leave on a device.
 //!
 //! GStreamer has a library for it, libgstcuda, which is opened at run time and never linked: it is not
-//! everywhere, and from 1.22 to 1.24 one of its functions changed its arguments under the same name. What is
-//! called here is the same in all versions.
+//! everywhere, and from 1.22 to 1.24 one of its functions changed its arguments under the same name. The
+//! functions called here are the same in all versions.
 //!
 //! All pipelines of a process work in one CUDA context, that of [`SurfaceDevice`]: several contexts take
 //! turns on a device, and memory of one is nothing to kernels in another.
 //!
-//! Until 1.22 a picture that arrives is finished. From 1.24 on it is being finished in a stream, which the
-//! memory names.
+//! Until 1.22 an arriving picture is complete. From 1.24 on a stream, which the memory names, may still write
+//! it.
 
 #![expect(unsafe_code, reason = "libgstcuda is a library of C that has no bindings")]
 
@@ -41,7 +41,7 @@ pub const LIBRARY: &str = "libgstcuda-1.0.so.0";
 /// The name of its memory.
 const MEMORY: &CStr = c"gst.cuda.memory";
 
-/// `GST_MAP_CUDA`: what is mapped is the device's address.
+/// `GST_MAP_CUDA`: maps the device's address.
 const MAP_CUDA: c_uint = ffi::GST_MAP_FLAG_LAST << 1;
 
 /// The beginning of `GstCudaMemory`, which is the same in all versions.
@@ -51,7 +51,7 @@ struct CudaMemory {
     context: *mut c_void,
 }
 
-/// The functions of libgstcuda that are called.
+/// The functions of libgstcuda that lockon calls.
 struct Functions {
     /// A `GstCudaContext` of a driver's context, which lives longer.
     wrap: unsafe extern "C" fn(*mut c_void, c_int) -> *mut c_void,
@@ -160,7 +160,7 @@ impl Surfaces {
         }
     }
 
-    /// Paints what was drawn into a buffer where it lies on the device; false if it does not lie there.
+    /// Paints the drawing into a buffer on the device; false if the buffer is not there.
     ///
     /// # Errors
     /// `Backend` if the device fails.
@@ -181,7 +181,7 @@ impl Surfaces {
         memory.map_or(Ok(false), |memory| device.paint(&memory, format, drawing))
     }
 
-    /// The context that decoders are to work in, for [`gst::prelude::ElementExt::set_context`].
+    /// The context for decoders, for [`gst::prelude::ElementExt::set_context`].
     pub fn context(&self) -> Option<gst::Context> {
         context_of(&self.device()?)
     }
@@ -226,8 +226,8 @@ pub fn is_on_device(buffer: &gst::BufferRef) -> bool {
     }
 }
 
-/// GStreamer's contexts of devices. A device stays open once it has one: a decoder may keep what belongs to
-/// it for longer than anything of ours.
+/// GStreamer's contexts of devices. A device with a context stays open: a decoder may keep objects of it
+/// longer than lockon does.
 static KNOWN: Mutex<Vec<(Arc<dyn SurfaceDevice>, gst::Context)>> = Mutex::new(Vec::new());
 
 /// Removes devices that have failed for good, so that they can be opened again.

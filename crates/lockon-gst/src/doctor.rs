@@ -58,7 +58,7 @@ const NEEDED: &[(&str, &str, &str)] = &[
     ("gstreamer1.0-plugins-ugly", "writes H.264", "x264enc"),
 ];
 
-/// The oldest GStreamer that lockon is built for.
+/// The oldest GStreamer that lockon supports.
 const OLDEST_GSTREAMER: (u32, u32) = (1, 22);
 
 /// Looks at GStreamer, its plugins and cameras. Each problem comes with the command that fixes it.
@@ -81,7 +81,7 @@ pub fn check() -> Vec<Finding> {
     findings
 }
 
-/// Looks at what decodes on a GPU of NVIDIA, and what leaves frames there.
+/// Checks the decoders on NVIDIA GPUs, and the library that leaves frames there.
 pub fn nvidia() -> Vec<Finding> {
     if launch::init().is_err() {
         return Vec::new();
@@ -106,7 +106,7 @@ pub fn nvidia() -> Vec<Finding> {
     vec![nvdec, library]
 }
 
-/// The one command that installs every package that is missing; `None` if none is.
+/// The command that installs all missing packages; `None` if none is missing.
 pub fn install_command(findings: &[Finding]) -> Option<String> {
     let bad = findings.iter().filter(|finding| finding.health == Health::Bad);
     let missing = bad.filter_map(|finding| finding.fix.as_deref()?.strip_prefix(INSTALL));
@@ -114,7 +114,7 @@ pub fn install_command(findings: &[Finding]) -> Option<String> {
     (!packages.is_empty()).then(|| format!("{INSTALL}{packages}"))
 }
 
-/// As `scripts/setup` does it: what packages recommend is several times what is needed.
+/// As in `scripts/setup`: recommended packages are several times as large as the needed ones.
 const INSTALL: &str = "apt-get install --no-install-recommends ";
 
 fn gstreamer() -> Finding {
@@ -161,10 +161,10 @@ fn camera_name(device: &Path) -> Option<String> {
     Some(std::fs::read_to_string(file).ok()?.trim().to_owned())
 }
 
-/// Debian's and Ubuntu's packages with the elements of theirs that lockon or its users may name.
+/// Debian's and Ubuntu's packages, each with the elements that lockon or its users may name.
 ///
-/// `dpkg -S` on Debian 12; an element that is not in its list is not known to be anywhere, so it is most
-/// likely misspelt.
+/// `dpkg -S` on Debian 12; an element that is not in this list has no known package, so it is most likely
+/// misspelt.
 const PACKAGES: &[(&str, &str)] = &[
     ("libgstreamer1.0-0", "filesrc filesink fdsink fakesink queue tee typefind"),
     (
@@ -197,7 +197,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("gstreamer1.0-gtk3", "gtksink gtkglsink"),
 ];
 
-/// Families of elements that are recognised by how their names begin.
+/// Families of elements, recognised by the beginning of their names.
 const FAMILIES: &[(&str, &str)] = &[
     ("avdec_", "gstreamer1.0-libav"),
     ("avenc_", "gstreamer1.0-libav"),

@@ -1,7 +1,7 @@
 //! GStreamer's log, joined to ours: each line becomes an event of `tracing` with the target `gst:CATEGORY`.
 //!
-//! `tracing` wants a call site for each event, which lives as long as the program. Here they are made as they
-//! are met, one for each category and level; there are some hundred categories.
+//! `tracing` needs a call site for each event, which lives as long as the program. Here they are created on
+//! demand, one for each category and level; there are some hundred categories.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock};
@@ -16,14 +16,14 @@ use tracing::{Event, Level, Metadata};
 use lockon_core::locks::lock;
 use lockon_core::text::without_secrets;
 
-/// Before the name of a category, in a target.
+/// The prefix of a category's name in a target.
 pub const PREFIX: &str = "gst:";
 
-/// Sends GStreamer's log to `tracing`, in the place of standard error. `levels` are of categories whose names
-/// begin so, the empty one for all of them; more special ones come later.
+/// Sends GStreamer's log to `tracing` instead of standard error. Each of `levels` is for the categories whose
+/// names begin with its text, the empty one for all; more special ones come later.
 ///
-/// Without levels nothing is installed, and GStreamer's log costs what it always costs: a comparison. Levels
-/// in `GST_DEBUG` are left as they are. With `GST_DEBUG_FILE` too the log goes into that file, as ever.
+/// Without levels nothing is installed, and GStreamer's log costs only its usual comparison. Levels in
+/// `GST_DEBUG` stay. With `GST_DEBUG_FILE` the log also goes into that file.
 pub fn join<'a>(levels: impl IntoIterator<Item = (&'a str, LevelFilter)>) {
     let is_set = |name| std::env::var_os(name).is_some_and(|value: std::ffi::OsString| !value.is_empty());
     if is_set("GST_DEBUG_FILE") {
@@ -59,7 +59,7 @@ pub fn join<'a>(levels: impl IntoIterator<Item = (&'a str, LevelFilter)>) {
     });
 }
 
-/// The level of GStreamer's that has what `tracing`'s has.
+/// GStreamer's level for a level of `tracing`.
 fn threshold(level: LevelFilter) -> gst::DebugLevel {
     match level.into_level() {
         None => gst::DebugLevel::None,
@@ -121,7 +121,7 @@ impl Site {
 }
 
 impl Callsite for Site {
-    // It is not registered, since a subscriber is asked each time.
+    // It is not registered, since the code asks the subscriber each time.
     fn set_interest(&self, _: Interest) {}
 
     fn metadata(&self) -> &Metadata<'_> {

@@ -1,5 +1,5 @@
-//! Still pictures as every command reads them: by [`lockon_core::still`], and by GStreamer's decoder where a
-//! file is of a kind that is read but stored in a way that is not (a JPEG in arithmetic coding, some TIFFs).
+//! Reads still pictures for every command: by [`lockon_core::still`], or by GStreamer's decoder if a file of
+//! a supported kind uses an unsupported encoding (a JPEG in arithmetic coding, some TIFFs).
 
 use std::path::Path;
 
@@ -62,7 +62,7 @@ fn by_gstreamer(bytes: &[u8]) -> Option<Still> {
          appsink name=output sync=false"
     );
     let pipeline = gst::parse::launch(&text).ok()?.downcast::<gst::Pipeline>().ok()?;
-    // The bus is not read: the error that is reported is that of the first decoder.
+    // The bus is not read: the reported error is that of the first decoder.
     let picture = pull(&pipeline, bytes);
     let _ = pipeline.set_state(gst::State::Null);
     picture

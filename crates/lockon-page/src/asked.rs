@@ -1,5 +1,5 @@
-//! Parts of a request, with errors that say which part is wrong and what is expected there. Those of axum and
-//! serde name types of Rust.
+//! Parts of a request, with errors that name the wrong part and the expected form. Errors of axum and serde
+//! name Rust types instead.
 
 use axum::Json;
 use axum::extract::path::ErrorKind;
@@ -12,11 +12,11 @@ use super::orders::{Refused, refuse};
 
 /// A body or a query that can be described in an error.
 pub(super) trait Form {
-    /// All of it as an example, with what stands for values.
+    /// An example of all of it, with placeholders for values.
     const FORM: &'static str;
 }
 
-/// A body, or why it is none.
+/// A body, or the reason why it is invalid.
 pub(super) type Sent<T> = Result<Json<T>, JsonRejection>;
 
 /// The body, or the reason why it is refused.

@@ -97,7 +97,7 @@ fn captured_ms(frame: &Frame) -> f64 {
     captured.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64() * 1e3
 }
 
-/// A picture, or why there are no more.
+/// A picture, or the reason why there are no more.
 type Made = Result<Arc<Shot>, Arc<str>>;
 
 /// The newest picture of one width and view.
@@ -119,10 +119,10 @@ impl Pictures {
     /// while a subscriber waits for one.
     ///
     /// # Errors
-    /// Why there are no more. A new subscription may work.
+    /// The reason why there are no more. A new subscription may work.
     pub(super) async fn next(&mut self) -> Made {
         let ends = |_| Arc::from("lockon is ending");
-        // One may be here already, made for another subscriber.
+        // There may be one already, made for another subscriber.
         if self.newest.has_changed().map_err(ends)? {
             let made = self.newest.borrow_and_update().clone();
             if let Some(made) = made.filter(|made| made.as_ref().map_or(true, |shot| self.is_new(shot))) {
@@ -322,7 +322,7 @@ mod tests {
             let video = shared.videos().add(rehearsal::shown(), &shared);
             let mut pictures = subscribe(&video, Look::new(None, false), &shared).unwrap();
             let waits = tokio::spawn(async move { pictures.next().await.map(|shot| shot.frame) });
-            // So that the feed has looked for a frame and found none.
+            // Lets the feed look for a frame and find none.
             tokio::time::sleep(INTERVAL * 3).await;
             rehearsal::deliver(&video, 0, rehearsal::plane());
             assert_eq!(waits.await.unwrap().ok(), Some(0));
@@ -338,7 +338,7 @@ mod tests {
             let looks: Vec<_> =
                 videos.iter().map(|video| subscribe(video, small, &shared).unwrap()).collect();
             assert!(subscribe(&videos[0], Look::new(Some(640), false), &shared).is_none());
-            // An existing feed takes more subscribers.
+            // An existing feed accepts more subscribers.
             assert!(subscribe(&videos[0], small, &shared).is_some());
             drop(looks);
         });

@@ -1,8 +1,8 @@
 //! Access control: a request needs the token, a host name of this machine, and must come from the page
 //! itself.
 //!
-//! Only this machine's users can connect to a loopback address, but so can every web page that they have
-//! open. The guard therefore refuses a `Host` that a foreign DNS may have pointed here (DNS rebinding), and
+//! Only this machine's users can connect to a loopback address, but every web page that they have open can
+//! too. The guard therefore refuses a `Host` that a foreign DNS may have pointed here (DNS rebinding), and
 //! requests that another site's page sends. Any other address needs a token, too.
 
 use std::net::{IpAddr, SocketAddr};
@@ -15,13 +15,13 @@ use subtle::ConstantTimeEq;
 use lockon_core::text;
 use lockon_run::request::ListenAddress;
 
-/// Browsers report in these headers where a request comes from.
+/// Browsers report the origin of a request in these headers.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// Decides about the requests to one address.
 pub(super) struct Guard {
-    /// Needed where others can connect.
+    /// Required if others can connect.
     token: Option<String>,
     /// The name of this machine that the user gave.
     name: String,

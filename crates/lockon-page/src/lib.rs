@@ -22,7 +22,7 @@
 //! | `feed.rs` | pictures, made once for all browsers that show the same |
 //! | `picture.rs` | makes a JPEG of the requested size from a frame |
 //! | `resize.rs` | scales planes |
-//! | `shown.rs` | a run as it is given to the page |
+//! | `shown.rs` | a run's data for the page |
 //! | `video.rs` | the current state of a run |
 //! | `recent_events.rs` | the last events of its tracks |
 //! | `searched.rs` | the current search, after all changes |
@@ -86,7 +86,7 @@ use shown::Shown;
 /// Frames that a run keeps while a browser shows it, so that a box drawn on an earlier frame can be followed.
 const KEPT: usize = 16;
 
-/// How long the end of a page waits until browsers have heard of it.
+/// How long the end of a page waits for its last messages to browsers.
 const FAREWELL: Duration = Duration::from_millis(500);
 
 /// Maximum browsers connected at the same time, over all videos.
@@ -213,7 +213,7 @@ impl Page {
     }
 
     /// As [`Self::start`], with a list of this machine's cameras and the videos in `folder`, which can be
-    /// opened. The receiver gives what was chosen.
+    /// opened. The receiver gets the chosen cameras and files.
     ///
     /// # Errors
     /// As [`Self::start`]; `File` if the folder cannot be read.

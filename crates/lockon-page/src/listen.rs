@@ -74,7 +74,7 @@ impl Server {
         Ok((Self { runtime: Some(runtime), over }, made))
     }
 
-    /// Ends the server, and waits at most so long for something that follows from that.
+    /// Ends the server, and waits at most so long for its last work.
     pub(super) fn end_within(&self, limit: Duration, ended: impl Future) {
         self.over.send_replace(true);
         if let Some(runtime) = &self.runtime {
@@ -115,7 +115,7 @@ async fn listen(listener: TcpListener, router: Router, mut over: watch::Receiver
         if open.len() >= MOST_CONNECTIONS {
             open.pop_front().inspect(JoinHandle::abort);
         }
-        // A late picture is worth nothing.
+        // A late picture has no value.
         let _ = stream.set_nodelay(true);
         open.push_back(tokio::spawn(serve(stream, router.clone())));
     }

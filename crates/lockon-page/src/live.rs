@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::feed::Pictures;
 use super::video::{Video, Viewer};
 
-/// Maximum pictures sent and not shown yet: one is shown while the next one arrives.
+/// Maximum pictures sent but not shown yet: one is shown while the next one arrives.
 const MOST_UNSHOWN: u32 = 2;
 
 /// Time between two reports.
@@ -99,7 +99,7 @@ pub(super) async fn show(
     }
 }
 
-/// The reason, shortened to what a close message can hold.
+/// The reason, shortened to fit a close message.
 fn first_bytes(why: &str) -> &str {
     &why[..why.floor_char_boundary(MOST_REASON)]
 }
@@ -120,7 +120,7 @@ struct Browser {
 }
 
 impl Browser {
-    /// Handles a message; false if no page of ours sends it, and the connection is closed.
+    /// Handles a message; false, which closes the connection, if our page does not send such messages.
     fn hear(&mut self, said: &Message) -> bool {
         self.heard += 1;
         self.heard_at = Instant::now();

@@ -9,10 +9,10 @@ use serde::Serialize;
 use lockon_core::locks::lock;
 use lockon_core::text;
 
-/// Most names of waiting videos in an answer.
+/// Maximum names of waiting videos in an answer.
 const MOST_NAMES: usize = 50;
 
-/// Most failures in an answer: the last ones.
+/// Maximum failures in an answer: the last ones.
 const MOST_FAILED: usize = 50;
 
 /// State of the page as a whole.
@@ -66,13 +66,13 @@ impl Lobby {
         self.state().waiting = names.into_iter().map(|name| text::for_people(&name)).collect();
     }
 
-    /// A video waits no longer: it is shown, has ended, or failed with this error.
+    /// Notes that a video no longer waits: it is shown, has ended, or failed with this error.
     pub(super) fn withdraw(&self, name: &str, error: Option<String>) {
         let name = text::for_people(name);
         let mut state = self.state();
         let before = state.waiting.len();
         state.waiting.retain(|waiting| *waiting != name);
-        // Errors of a video that is shown are shown with it.
+        // Errors of a shown video are shown with it.
         if let Some(error) = error.filter(|_| state.waiting.len() < before) {
             state.failed.push_back(Failed { name: shown(&name), error: text::for_people(&error) });
             if state.failed.len() > MOST_FAILED {

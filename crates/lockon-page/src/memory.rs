@@ -61,10 +61,10 @@ mod tests {
         assert_eq!(granted[..5], [21, 10, 5, 3, 1]);
         assert!(granted[5..].iter().all(|&granted| granted == 1));
         assert!(parts.iter().map(|part| part.bytes).sum::<usize>() <= BYTES);
-        // Asking again gives the same, or more where others need less.
+        // A second request gives the same, or more if others need less.
         assert_eq!(parts[1].take(240, frame), 10);
         assert_eq!((parts[0].take(0, frame), parts[1].take(240, frame)), (0, 16));
-        // Small frames get all that they ask for.
+        // Small frames get all that they request.
         assert_eq!(parts[2].take(16, 640 * 480 * 3 / 2), 16);
         drop(parts);
         assert_eq!(*memory.0.lock().unwrap(), BYTES);

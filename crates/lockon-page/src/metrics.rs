@@ -1,7 +1,8 @@
-//! The counts of runs over HTTP, as Prometheus asks for them: `GET /metrics`.
+//! The counts of runs over HTTP, for Prometheus: `GET /metrics`.
 //!
-//! At a loopback address only this machine's users can ask, and the web pages that they have open: a `Host`
-//! that a foreign DNS may have pointed here is refused, as on the page. Another address has any name.
+//! At a loopback address only this machine's users can send requests, and the web pages that they have open:
+//! a `Host` that a foreign DNS may have pointed here is refused, as on the page. Other addresses accept any
+//! name.
 
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Serves what a registry counts from now on.
+    /// Serves the counts of a registry from now on.
     ///
     /// # Errors
     /// `Listen` if the address is in use or is not an address of this machine, or if the system gives no
@@ -50,7 +51,7 @@ impl MetricsServer {
         Counted { registry: self.registry.clone(), video: video.to_owned() }
     }
 
-    /// The address to ask, with the port that was chosen if 0 was asked for.
+    /// The address, with the chosen port if 0 was requested.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -162,7 +163,7 @@ mod tests {
         ] {
             assert_eq!(named(&own, host), status, "{host}");
         }
-        // Others ask there, by whatever name this machine has for them.
+        // Other machines use any name of this machine there.
         let open = MetricsServer::start(&"0.0.0.0:0".parse().unwrap(), &Registry::default()).unwrap();
         let port = open.url().rsplit(':').next().unwrap().trim_end_matches("/metrics").to_owned();
         let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
@@ -205,7 +206,7 @@ mod tests {
         slow.read_to_string(&mut answer).unwrap();
         assert!(answer.contains("lockon_videos 0"), "{answer}");
         drop(server);
-        // One after the other they would take minutes.
+        // One after another they would take minutes.
         assert!(asked.elapsed() < Duration::from_secs(8), "{:?}", asked.elapsed());
         drop(silent);
     }

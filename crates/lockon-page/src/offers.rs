@@ -25,7 +25,7 @@ use super::work::{place, work};
 /// Maximum videos in the list, the first by name.
 const MOST_FILES: usize = 1000;
 
-/// Age at which the list of cameras is made again.
+/// Age at which the list of cameras is renewed.
 const AGE: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 4 });
 
 /// Finds cameras, which may take long.
@@ -34,7 +34,7 @@ type Find = dyn Fn() -> Vec<Camera> + Send + Sync;
 /// The offers of a page.
 pub(super) struct Offers {
     pub(super) folder: Option<Arc<Folder>>,
-    /// Receives what was chosen.
+    /// Gets the chosen cameras and files.
     chosen: Sender<Chosen>,
     /// The folder is read by one request at a time.
     turn: Arc<Semaphore>,
@@ -306,7 +306,7 @@ mod tests {
             drop(offers.search.acquire().await.unwrap());
             let cameras = offers.look().cameras.unwrap();
             assert_eq!((&*cameras[0].camera, &*cameras[0].name), ("/dev/video3", "a\\u{202e}b"));
-            // A recent list is not made again.
+            // A recent list is not renewed.
             offers.look_for_cameras();
             assert!(offers.search.available_permits() == 1 && has_begun.try_recv().is_err());
             assert!(offers.choose(&Wish::Camera("/dev/video3".into())).is_some());

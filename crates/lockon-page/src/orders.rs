@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// As `PATIENCE`, for a run that pauses: only orders that are refused at once are answered by then.
 const AT_ONCE: Duration = Duration::from_millis(50);
 
-/// Why a run takes no orders any more.
+/// The reason why a run accepts no more orders.
 pub(super) const ENDED: &str = "the run has ended";
 
 /// A box in a frame.
@@ -181,12 +181,12 @@ pub(super) async fn cut(shared: &Shared, video: &Arc<Video>, name: String, drawn
 /// A template, and the bytes that it takes in a record.
 type Measured = (Template, usize);
 
-/// Makes a template and its text for records, on a thread that may take long: the engine's must not.
+/// Makes a template and its text for records, on a thread that may wait: the engine's must not.
 fn measured(make: impl FnOnce() -> Result<Template>) -> impl FnOnce() -> Result<Measured> {
     move || make().map(|template| (template.clone(), template.record_bytes()))
 }
 
-/// Adds a template, unless those that were added before fill the records already.
+/// Adds a template, unless earlier ones fill the records already.
 async fn add_measured(shared: &Shared, video: &Arc<Video>, (template, bytes): Measured) -> Response {
     if !video.has_room_for_template(bytes) {
         let why = format!(

@@ -22,7 +22,7 @@ pub(super) struct Painter {
     room: Room,
 }
 
-/// Memory that is used for each picture again: the system would have to clear new memory each time.
+/// Memory that is reused for each picture: the system would have to clear new memory each time.
 #[derive(Default)]
 struct Room {
     /// Luma or grey, Cb, Cr.
@@ -57,7 +57,7 @@ impl Painter {
         for (component, plane) in chroma.iter_mut().enumerate() {
             let Some((index, first, step)) = format.pixels.chroma_samples(component) else {
                 let [[of_y, of_cb, of_cr, more], ..] = weights;
-                // No chroma is 128.
+                // Without chroma both values are 128.
                 let more = more + 128.0 * (of_cb + of_cr);
                 let table: [u8; 256] =
                     std::array::from_fn(|y| (of_y * y as f64 + more).round().clamp(0.0, 255.0) as u8);
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_picture_has_the_colours_of_every_format_in_every_size() {
-        // Red and grey as BT.709 has them in limited range.
+        // Red and grey of BT.709 in limited range.
         let colours = [[63, 102, 240], [126, 128, 128]];
         let mut painter = painter();
         for pixels in PixelFormat::ALL {

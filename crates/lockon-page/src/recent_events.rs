@@ -11,7 +11,7 @@ use lockon_core::orders::Order;
 use lockon_core::results::FrameRecord;
 use lockon_core::track_events::{TrackEvent, TrackWatcher};
 
-/// Events that are kept.
+/// Maximum kept events.
 const MOST: usize = 30;
 
 /// The events so far, and the zones now.

@@ -29,11 +29,11 @@ const ON_THE_WAY: usize = 64 << 10;
 /// The page's answer to a ping.
 const PONG: &[u8] = b"\x8a\x05there";
 
-/// Turns of the executor within which every request is answered that needs no other thread.
+/// Turns of the executor within which every request without another thread is answered.
 const TURNS: usize = 16;
 
-/// A page with one video that shows one frame and whose run has not begun: orders are understood, then
-/// refused. The only camera offered is that video.
+/// A page with one video that shows one frame. Its run has not begun: orders are parsed, then refused. The
+/// only camera offered is that video.
 pub struct Rehearsal {
     runtime: Runtime,
     router: Router,
@@ -206,7 +206,7 @@ mod tests {
             (0..self.below(most + 1)).map(|_| self.below(256) as u8).collect()
         }
 
-        /// The bytes with a few of them changed, left out or said twice.
+        /// The bytes with a few of them changed, left out or repeated.
         fn broken(&mut self, text: &[u8]) -> Vec<u8> {
             let mut bytes = text.to_vec();
             for _ in 0..=self.below(4) {
@@ -222,7 +222,7 @@ mod tests {
             bytes
         }
 
-        /// Something that is JSON, but for what it means.
+        /// Valid JSON without a valid meaning.
         fn json(&mut self, depth: usize) -> String {
             const WORDS: [&str; 16] = [
                 "null",
@@ -327,7 +327,7 @@ mod tests {
         for round in 0..600 {
             let bytes = if round % 2 == 0 { random.bytes(300) } else { random.broken(png.get_ref()) };
             let answer = status(&rehearsal.answer_to("PUT", path, "image/png", &bytes));
-            // A picture is what another decoder can read whole.
+            // A picture must be readable by another decoder.
             let is_picture = image::load_from_memory(&bytes).is_ok();
             assert_eq!(answer, if is_picture { 409 } else { 400 }, "{bytes:?}");
             *if is_picture { &mut understood } else { &mut not } += 1;
@@ -378,7 +378,7 @@ mod tests {
         assert!(rehearsal.status().contains("\"viewers\":0"), "{}", rehearsal.status());
     }
 
-    /// True for an object of nothing but what openapi.json says that a page says.
+    /// True for an object that contains only fields of openapi.json.
     fn is_of_a_page(said: &[u8]) -> bool {
         let Ok(serde_json::Value::Object(said)) = serde_json::from_slice(said) else { return false };
         said.iter().all(|(key, value)| match &**key {

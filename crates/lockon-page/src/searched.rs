@@ -31,7 +31,7 @@ struct Sought {
 }
 
 impl Searched {
-    /// The search that a run begins with.
+    /// The search at the start of a run.
     pub(super) fn new(limits: Limits, roi: Option<Rect>) -> Self {
         Self {
             min_score: limits.min_score,

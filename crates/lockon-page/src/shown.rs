@@ -1,4 +1,4 @@
-//! A run as it is given to the page.
+//! A run's data for the page.
 
 use lockon_core::config::{Limits, Zone};
 use lockon_core::control::Control;
@@ -15,7 +15,7 @@ use super::Page;
 /// Maximum letters of a pipeline's text in a title.
 const MOST_TITLE: usize = 60;
 
-/// A run, as it is given to the page.
+/// A run, with its data for the page.
 #[derive(Debug, Clone)]
 pub(super) struct Shown {
     /// The video's name: metrics and lists use it.
@@ -36,7 +36,7 @@ pub(super) struct Shown {
     pub(super) start_ns: u64,
     /// True if the run can jump to another place of the video.
     pub(super) can_jump: bool,
-    /// The zones that it begins with.
+    /// The zones at its start.
     pub(super) zones: Vec<Zone>,
     /// The limits of matches at its start.
     pub(super) limits: Limits,

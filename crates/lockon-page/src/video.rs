@@ -128,7 +128,7 @@ pub(super) struct Status {
     state: &'static str,
     is_live: bool,
     waits: bool,
-    /// Times as fast as recorded; `None` is as fast as it can.
+    /// Speed relative to the recording; `None` is as fast as possible.
     speed: Option<f64>,
     can_jump: bool,
     width: Option<usize>,
@@ -207,7 +207,7 @@ impl Video {
         lock(&self.feeds)
     }
 
-    /// A text as the page may show it. The folder's place is removed first: in escaped text it is not found.
+    /// Text for the page. The folder's place is removed first, since it would not be found in escaped text.
     fn for_people(&self, text: &str) -> String {
         match &self.folder {
             Some(folder) => text::for_people(&folder.hide(text)),
@@ -408,7 +408,7 @@ impl Video {
         }
     }
 
-    /// Sets how many times as fast as its times the video passes; `None` is as fast as it can.
+    /// Sets the speed relative to the video's times; `None` is as fast as possible.
     pub(super) fn set_speed(&self, speed: Option<f64>) {
         self.shown.control.set_speed(speed);
         self.tell();
@@ -520,7 +520,7 @@ impl Video {
         lock(&self.viewers)
     }
 
-    /// Keeps as many frames as are needed now.
+    /// Keeps as many frames as needed now.
     pub(super) fn keep_frames(&self) {
         self.count(|_| {});
     }

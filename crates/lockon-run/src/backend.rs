@@ -1,5 +1,4 @@
-//! The device seam and the devices: all that the engine knows of a processor or a GPU, and [`open`], which
-//! chooses one.
+//! The device seam and the devices, and [`open`], which chooses one.
 
 pub use lockon_core::backend::*;
 #[cfg(feature = "cuda")]

@@ -1,4 +1,4 @@
-//! Decides which device does a run's work: the requested one or the one that `auto` takes, and which takes
+//! Decides which device does a run's work: the requested one or the choice of `auto`, and the one that takes
 //! over when it is lost.
 
 use std::cell::{Cell, RefCell};
@@ -22,9 +22,9 @@ static LOAD: Mutex<Load> = Mutex::new(Load { runs: BTreeMap::new(), failed: BTre
 
 /// The load and failures of GPUs, by their numbers.
 struct Load {
-    /// How many runs are on each.
+    /// The number of runs on each.
     runs: BTreeMap<usize, usize>,
-    /// When GPUs could not be opened, or a run lost them: for a while others are used first.
+    /// The time when a GPU could not be opened, or a run lost it: for a while others are used first.
     failed: BTreeMap<usize, Instant>,
 }
 
@@ -38,16 +38,16 @@ impl Load {
     }
 }
 
-/// A run's seat on a GPU, which it has until this is dropped.
+/// A run's seat on a GPU, until this is dropped.
 #[derive(Debug)]
 pub struct GpuSeat(usize);
 
 impl GpuSeat {
-    /// Returns a seat for a run that stays on its GPU, and the choice that is left: of several GPUs it is
-    /// the one with the fewest runs.
+    /// Returns a seat for a run that stays on its GPU, and the resulting choice: of several GPUs the one with
+    /// the fewest runs.
     ///
     /// # Errors
-    /// `Backend` if one of several is not there.
+    /// `Backend` if one of several does not exist.
     pub fn of(choice: BackendChoice) -> Result<(BackendChoice, Option<Self>)> {
         let seat = Self::take(eligible(choice, false)?);
         let left = match (choice, &seat) {
@@ -98,8 +98,8 @@ impl Drop for GpuSeat {
     }
 }
 
-/// The GPUs that a choice leaves open: `auto` means the first, and for one of several runs all that the
-/// kernels run on; `cuda:all` means those too.
+/// The GPUs that a choice allows: `auto` means the first, and for one of several runs all on which the
+/// kernels run; `cuda:all` means these too.
 fn eligible(choice: BackendChoice, is_one_of_several: bool) -> Result<Vec<usize>> {
     Ok(match choice {
         BackendChoice::Cpu => Vec::new(),
@@ -112,11 +112,11 @@ fn eligible(choice: BackendChoice, is_one_of_several: bool) -> Result<Vec<usize>
         BackendChoice::CudaOf(gpus) => {
             let count = cuda::devices()?.len();
             let is_empty = gpus.among(count).next().is_none();
-            // The error for a GPU that is not there.
+            // The error for a GPU that does not exist.
             let missing = gpus.beyond(count).or_else(|| is_empty.then(|| gpus.first()));
             missing.map_or(Ok(()), |number| cuda::device(number).map(drop))?;
             let usable = usable(gpus.among(count));
-            // GPUs that were named must all be usable, as they must all be there.
+            // Named GPUs must all exist and be usable.
             let unusable = gpus.among(count).find(|number| !usable.contains(number));
             match unusable {
                 Some(number) if gpus != Gpus::ALL || usable.is_empty() => {
@@ -149,11 +149,11 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// Returns the devices that `options` ask for, none of them open yet. Of several GPUs it is decided here
-    /// which the run takes: the one with the fewest runs of this process.
+    /// Returns the devices that `options` request, none of them open yet. Of several GPUs this chooses the
+    /// one with the fewest runs of this process.
     ///
     /// # Errors
-    /// `Backend` if one of them is not there.
+    /// `Backend` if one of them does not exist.
     pub fn new(options: Options, on_loss: OnDeviceLoss, is_one_of_several: bool) -> Result<Self> {
         let eligible = eligible(options.choice, is_one_of_several)?;
         Ok(Self::among(eligible, options, on_loss))
@@ -187,7 +187,7 @@ impl Devices {
         true
     }
 
-    /// Leaves a GPU that could not be opened for the next one, until one is open or there is no other.
+    /// If a GPU cannot be opened, tries the next one, until one is open or none is left.
     fn leave_unopened(&self) {
         while !self.has_opened.get() && !self.untried.borrow().is_empty() {
             let ahead = self.ahead.borrow().clone();
@@ -228,7 +228,7 @@ impl Devices {
         }
     }
 
-    /// Begins to open a GPU, which takes a while, so that the first call of [`Self::open`] finds it open.
+    /// Begins to open a GPU, so that the first call of [`Self::open`] finds it open.
     pub fn open_ahead(&self) -> Ahead {
         let options = self.options.borrow();
         let ahead = Ahead::on(options.choice, options.auto_gpu, &options.traffic);
@@ -256,27 +256,26 @@ impl Devices {
         Ok(backend)
     }
 
-    /// Notes how the run ended: after one that lost its GPU, others take another GPU.
+    /// Notes the end of the run: if it lost its GPU, other runs use another one.
     pub fn note(&self, outcome: &Result<()>) {
         if let Err(error) = outcome {
             self.note_error(error);
         }
     }
 
-    /// A GPU that has failed is marked; one that has no room may have it for the next run.
+    /// Marks a GPU that has failed. One without free memory may have some for the next run.
     fn note_error(&self, error: &Error) {
         if let Error::Backend { fault: fault @ DeviceFault::Lost { .. }, .. } = error {
             self.seat.borrow().iter().for_each(|seat| seat.has_failed(fault));
         }
     }
 
-    /// True if another device is to take over when this one is lost.
+    /// True if another device must take over when this one is lost.
     pub fn has_spare(&self) -> bool {
         self.on_loss != OnDeviceLoss::End
     }
 
-    /// Opens the device that takes over when one is lost by an `error`, by `open`; also used when that device
-    /// is opened again.
+    /// Opens by `open` the device that takes over after `error`; also used to open that device again.
     ///
     /// # Errors
     /// The errors of `open`, on the CPU.
@@ -326,7 +325,7 @@ impl Devices {
         (0..count).filter(|gpu| Some(*gpu) != lost).collect()
     }
 
-    /// Returns the counter of the bytes that are moved.
+    /// Returns the counter of moved bytes.
     pub fn traffic(&self) -> Traffic {
         self.options.borrow().traffic.clone()
     }
@@ -349,7 +348,7 @@ impl Devices {
     }
 }
 
-/// The GPU that a choice means, unless that is the CPU.
+/// The GPU of a choice; `None` for the CPU.
 fn gpu_of(choice: BackendChoice, auto_gpu: usize) -> usize {
     match choice {
         BackendChoice::Cpu | BackendChoice::Auto => auto_gpu,
@@ -377,8 +376,8 @@ const GPU: &str = "cuda";
 /// The GPU that `auto` takes for a run that is alone.
 const AUTO_GPU: usize = 0;
 
-/// A device that is being opened on a thread of its own, so that it is there when [`open`] asks for it. It
-/// stays open as long as a clone of this lives; to drop the last one waits for the driver.
+/// A device that a thread opens ahead, so that it is ready when [`open`] needs it. It stays open as long as a
+/// clone of this lives; dropping the last one waits for the driver.
 #[derive(Clone)]
 pub struct Ahead(Arc<Opening>);
 
@@ -389,9 +388,8 @@ struct Opening {
 }
 
 impl Ahead {
-    /// Begins to open the device that will be asked for, where that takes its time: a GPU takes a few tenths
-    /// of a second. What goes wrong is for [`open`] to say. `traffic` counts the bytes of frames that are
-    /// fetched from there.
+    /// Begins to open the device that will be requested, if that takes long: a GPU takes a few tenths of a
+    /// second. [`open`] reports errors. `traffic` counts the bytes of frames that are fetched from there.
     pub fn open(choice: BackendChoice, traffic: &Traffic) -> Self {
         Self::on(choice, AUTO_GPU, traffic)
     }
@@ -431,7 +429,7 @@ impl Opening {
 
 impl Drop for Opening {
     fn drop(&mut self) {
-        // The driver is not left in the middle of it.
+        // Otherwise the process could end while the driver works.
         self.wait();
     }
 }
@@ -440,7 +438,7 @@ impl Drop for Opening {
 /// is to do the work.
 ///
 /// # Errors
-/// As [`open`], and those of `standing` that are not about how much there is to search.
+/// As [`open`], and errors of `standing` that are not about the size of the search.
 pub fn open_gpu(
     options: &Options,
     standing: impl FnOnce() -> Result<Standing>,
@@ -450,7 +448,7 @@ pub fn open_gpu(
         return Ok(None);
     }
     let number = gpu_of(options.choice, options.auto_gpu);
-    // Kernels that were chosen are meant to run.
+    // Chosen kernels must run.
     let is_asked_for = options.choice != BackendChoice::Auto || has_kernels;
     if !is_asked_for && let Err(why) = cuda::device(number) {
         tell_cpu(&why);
@@ -468,8 +466,8 @@ pub fn open_gpu(
     }
 }
 
-/// True for what a GPU cannot do and the CPU perhaps can: it makes the templates of a pyramid as it needs
-/// them, where a GPU needs all of them (`MemoryLimit`, or `Settings` if there are too many for any bank).
+/// True for errors of a GPU that the CPU may not have: it makes the templates of a pyramid as it needs them,
+/// where a GPU needs all of them (`MemoryLimit`, or `Settings` if there are too many for any bank).
 fn may_suit_the_cpu(why: &Error) -> bool {
     matches!(
         why,
@@ -477,7 +475,7 @@ fn may_suit_the_cpu(why: &Error) -> bool {
     )
 }
 
-/// Returns the error with a remedy that works when kernels were chosen: the CPU has none of them.
+/// Adds a remedy to the error for chosen kernels: the CPU has none of them.
 fn without_kernels(why: Error) -> Error {
     let names_cpu = |fault: &DeviceFault| fault.remedy().is_some_and(|remedy| remedy.names(&ON_CPU));
     match why {
@@ -488,8 +486,7 @@ fn without_kernels(why: Error) -> Error {
     }
 }
 
-/// Says why `Auto` takes the CPU: a warning where there is a GPU, since without one the CPU is what everybody
-/// expects.
+/// Reports why `Auto` takes the CPU: a warning if there is a GPU; without one the CPU is expected.
 fn tell_cpu(why: &dyn fmt::Display) {
     if may_have_gpu(Path::new("/")) {
         tracing::warn!("the CPU does the work: {why}");
@@ -498,8 +495,8 @@ fn tell_cpu(why: &dyn fmt::Display) {
     }
 }
 
-/// Opens the device that was asked for. `Auto` takes the first GPU, or the CPU, with a warning that says why
-/// if there is a GPU.
+/// Opens the requested device. `Auto` takes the first GPU, or the CPU, with a warning and the reason if there
+/// is a GPU.
 ///
 /// # Errors
 /// `Backend` if it is not available; `Settings` if kernels were chosen for a device that has none; those of

@@ -1,11 +1,11 @@
-//! Checks whether there is a GPU that a driver could make usable: without one a driver is not missed.
+//! Checks whether there is a GPU that a driver could make usable: without one no driver is needed.
 
 use std::fs;
 use std::path::Path;
 
-/// NVIDIA, as PCI devices name their maker.
+/// NVIDIA's vendor number in PCI devices.
 const NVIDIA: &str = "0x10de";
-/// Displays and 3D controllers begin so in their PCI class.
+/// The prefix of the PCI class of displays and 3D controllers.
 const DISPLAY: &str = "0x03";
 
 /// True if the system below `root` (`/`, but for tests) has a GPU of NVIDIA or traces of its driver. Always

@@ -1,7 +1,7 @@
 //! A run of lockon as a value: [`request`] describes the work, [`run`] does it, [`fleet`] does many at once.
 //!
 //! A run assembles a source of `lockon-gst`, a device of [`backend`], the tracker and the engine of
-//! `lockon-core`, and sinks. It knows no events, no page and no farm: their outputs are handed to it as
+//! `lockon-core`, and sinks. It does not know events, page and farm: it gets their outputs as
 //! [`run::Outlet`]s.
 
 pub mod backend;

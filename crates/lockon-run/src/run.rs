@@ -107,8 +107,8 @@ impl Request {
 }
 
 impl Prepared {
-    /// Begins to decode where `--start` is instead of at the video's beginning; frames are numbered from the
-    /// key frame before it. Does nothing where `--start` is a frame's number.
+    /// Begins to decode at `--start` instead of the video's beginning; frames are numbered from the key frame
+    /// before it. Does nothing if `--start` is a frame's number.
     #[must_use]
     pub fn seeking(mut self) -> Self {
         if let Moment::Time(ns) = self.request.start {
@@ -117,16 +117,16 @@ impl Prepared {
         self
     }
 
-    /// Reads the video, which must be a file, from one that is open already: whatever lies under its name
-    /// later is another's. What that names is not opened, so that playlists are refused.
+    /// Reads the video from this open file: a file that gets its name later is never read. Files that it
+    /// names are not opened, so playlists are refused.
     #[must_use]
     pub fn reading(mut self, opened: Arc<File>) -> Self {
         self.spec.opened = Some(opened);
         self
     }
 
-    /// Reads this video, whatever the request's input means by now, and opens nothing else for it: playlists
-    /// are refused, also at addresses, and HTTP redirects are not followed.
+    /// Reads this video, whatever the request's input means now, and opens nothing else for it: playlists are
+    /// refused, also at addresses, and HTTP redirects are not followed.
     #[must_use]
     pub fn confined_to(mut self, Video { input, file, pictures }: Video) -> Self {
         (self.spec.input, self.spec.opened, self.spec.opened_pictures) = (input, file, pictures);
@@ -142,12 +142,13 @@ impl Prepared {
         self
     }
 
-    /// Opens everything, outputs before the video: what cannot be written is refused before a camera is
-    /// asked. `outlets` open outputs of other crates; they get each frame after those of the run itself.
+    /// Opens everything, outputs before the video: an output that cannot be written is refused before a
+    /// camera is opened. `outlets` open outputs of other crates; they get each frame after those of the run
+    /// itself.
     ///
     /// # Errors
-    /// `Stopped` if `control` was; `Usage` if the request needs an outlet that is missing; whatever cannot be
-    /// opened.
+    /// `Stopped` if `control` was; `Usage` if the request needs an outlet that is missing; errors of all that
+    /// cannot be opened.
     pub fn start(mut self, control: &Control, outlets: &[Arc<dyn Outlet>]) -> Result<Run> {
         outlet::check(&self.request, outlets)?;
         control.repeat(self.request.orders_until_stopped(control)?);
@@ -207,7 +208,7 @@ impl Prepared {
 }
 
 impl Run {
-    /// Opens all that a request asks for. `control` stops it, and pauses it later.
+    /// Opens source and outputs of a request. `control` stops the run, and pauses it later.
     ///
     /// # Errors
     /// As [`Request::prepare`] and [`Prepared::start`].
@@ -215,7 +216,7 @@ impl Run {
         request.prepare()?.start(control, &[])
     }
 
-    /// Notes the command line in the run's record, without what is secret in it.
+    /// Notes the command line in the run's record, without secrets.
     pub fn note_command(&mut self, line: impl IntoIterator<Item = String>) {
         let Self { request, spec, .. } = self;
         let mut is_receiver = false;
@@ -313,17 +314,17 @@ impl Run {
         self.control.begin(self.setup.tracks.len() as u32);
     }
 
-    /// A handle on it, to drive it from elsewhere.
+    /// A handle to control the run from other threads.
     pub fn control(&self) -> &Control {
         &self.control
     }
 
-    /// Where the video comes from.
+    /// The input.
     pub fn input(&self) -> &Input {
         &self.spec.input
     }
 
-    /// How a screen keeps up with a live source, if there is one.
+    /// How the screen, if there is one, keeps up with a live source.
     pub fn shown(&self) -> Option<Arc<Shown>> {
         self.shown.clone()
     }
@@ -395,7 +396,7 @@ impl Run {
         let (summary, outcome) = setup.run(&devices, &setup::open, ends);
         devices.note(&outcome);
         drop(readers);
-        // Results without any line are results. A video without a frame is none.
+        // Results without lines are valid, but a video without frames is an error.
         if summary.frames > 0 {
             let results =
                 claims.iter_mut().filter(|claim| !request.output.iter().any(|path| path == claim.path()));
@@ -413,7 +414,7 @@ impl Run {
     }
 }
 
-/// Warns of zones that no track can enter. A zone that is partly outside is one that the picture's edge cuts.
+/// Warns of zones that no track can enter. The picture's edge may cut a zone: that is no error.
 fn warn_of_zones_outside(request: &Request, picture: Size) {
     for zone in request.zone.iter().filter(|zone| zone.is_outside(picture)) {
         let name = text::in_one_line(zone.name());
@@ -444,7 +445,7 @@ fn await_readers(request: &Request, control: &Control) -> Result<Option<Vec<File
     named.map(|path| files::open_pipe(path, files::End::Writing, control)).collect::<Result<Option<_>, _>>()
 }
 
-/// Locks the outputs that are files, but not those that are continued: these are locked as they are opened.
+/// Locks the outputs that are files, except continued ones: these are locked when they are opened.
 ///
 /// # Errors
 /// `Output` if another run writes one of them.
@@ -455,7 +456,7 @@ fn claimed(request: &Request) -> Result<Vec<Claim>> {
     files.filter_map(|path| Claim::take(&path).transpose()).collect()
 }
 
-/// The outputs that are files. Whatever cannot be written is refused here, before the video is opened.
+/// The outputs that are files. Outputs that cannot be written are refused here, before the video is opened.
 /// Results come first, so that they are kept if a video output fails.
 fn file_sinks(request: &Request, spec: &SourceSpec, control: &Control) -> Result<Vec<Box<dyn Sink>>> {
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
@@ -500,7 +501,7 @@ fn of_part(request: &Request, sink: VideoSink) -> VideoSink {
 /// Sinks, and how the last of them, the screen if there is one, keeps up with a live source.
 type PipelineSinks = (Vec<Box<dyn Sink>>, Option<Arc<Shown>>);
 
-/// The outputs that have to know whether the source is live.
+/// The outputs that depend on whether the source is live.
 fn pipeline_sinks(
     request: &Request,
     input: &Input,

@@ -71,7 +71,7 @@ pub fn load_more_templates(before: &[String], texts: &[String]) -> Result<Vec<Na
     Ok(templates)
 }
 
-/// Decodes a picture file of up to `max_pixels` as every command does. `path` is for messages.
+/// Decodes a picture file of up to `max_pixels`, for every command. `path` is for messages.
 ///
 /// # Errors
 /// As [`still::decode`].
@@ -166,8 +166,8 @@ fn warn_of_pyramid(variants: &Variants, options: &Options, standing: &Standing, 
     }
 }
 
-/// Refuses what no device can do: a way to search that the chosen device does not have, and kernels that have
-/// nothing to do or whose work another kernel does. `search` is none if nothing is searched.
+/// Refuses settings that no device can use: a search method that the chosen device does not have, and kernels
+/// without work, or whose work another kernel does. `search` is `None` if nothing is searched.
 ///
 /// # Errors
 /// `Usage`.
@@ -218,15 +218,15 @@ pub fn threads(asked: Option<u16>) -> usize {
 /// The start of a run, for any format of frames.
 #[derive(Debug, Clone, Default)]
 pub struct Setup {
-    /// The templates that were read.
+    /// The templates.
     pub templates: Vec<NamedTemplate>,
     /// The search.
     pub search: Arc<Search>,
-    /// The boxes that are followed.
+    /// The boxes to follow.
     pub tracks: Vec<TrackSpec>,
     /// Whether matches are followed too.
     pub track_matches: bool,
-    /// Whether what a detector in front finds is followed too.
+    /// Whether detections of a detector upstream are followed too.
     pub track_detections: bool,
     /// The time after which a lost track ends.
     pub lost_for: Option<TimeSpan>,
@@ -237,7 +237,7 @@ pub struct Setup {
 /// Opens a device for what an engine wants, as [`open`] does.
 pub type OpenDevice<'a> = dyn Fn(&Options, &Purpose<'_>) -> Result<Box<dyn Backend>> + 'a;
 
-/// Where the frames of a run come from, and where its results go.
+/// The source and the outputs of a run.
 pub struct Ends<'a> {
     /// The source.
     pub source: &'a mut dyn Source,
@@ -245,7 +245,7 @@ pub struct Ends<'a> {
     pub sinks: Vec<Box<dyn Sink>>,
     /// Describes the run, once the first frame's format and the device are known.
     pub describe: &'a dyn Fn(&VideoFormat, &Device) -> RunRecord,
-    /// Ends the run after so many frames.
+    /// Maximum number of frames.
     pub max_frames: Option<u64>,
     /// Controls the run.
     pub control: Control,
@@ -290,8 +290,8 @@ impl Setup {
         Box::new(tracker.ending_lost(self.lost_for))
     }
 
-    /// Returns the record of the work on frames of `format`, from now on. Secrets in `input` are left out.
-    /// `decoder` is the element that makes the frames, where that is known.
+    /// Returns the record of the run, for frames of `format`. Secrets in `input` are left out. `decoder` is
+    /// the element that makes the frames, where that is known.
     pub fn describe(
         &self,
         input: &str,
@@ -313,7 +313,7 @@ impl Setup {
             pictures: false,
             started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             templates: self.templates.iter().map(|template| self.record(template, format)).collect(),
-            // The engine knows it when it has opened a device.
+            // The engine sets it when it has opened a device.
             search: None,
             tracks: self.tracks.iter().map(ToString::to_string).collect(),
             track_matches: self.track_matches,

@@ -90,18 +90,18 @@ pub(in crate::cli) struct SubmitArgs {
     #[arg(long, help_heading = "The farm")]
     pub(super) wait: bool,
     /// Bring results files (--results, --report) back through the farm into this folder, and wait for that:
-    /// for workers that share no storage with this machine but the videos'
+    /// for workers that share only the videos' storage with this machine
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = "The farm")]
     pub(super) collect: Option<PathBuf>,
     /// Maximum tries of a job: it fails after N workers failed at it or disappeared during it
     #[arg(long, value_name = "N", default_value_t = TRIES, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "The farm")]
     pub(super) tries: u32,
-    /// Cut each video at key frames into so many segments, or of about a minute each with auto, which many
-    /// workers do; results are those of a run of the whole, to the bit. For templates and thresholds, and
+    /// Cut each video at key frames into so many segments for many workers, or of about a minute each with
+    /// auto; results are equal to the bit to those of a run of the whole. For templates and thresholds, and
     /// --results .jsonl and .csv
     #[arg(long, value_name = "N|auto", value_parser = read::<Split>, help_heading = "The farm")]
     pub(super) split: Option<Split>,
-    /// 0 takes jobs back that were submitted before, cameras above all, which never end by themselves
+    /// 0 cancels jobs that were submitted before, above all cameras, which never end by themselves
     #[arg(long, value_name = "0|1", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1), hide_default_value = true, help_heading = "The farm")]
     pub(super) replicas: u8,
     /// No progress bar, no progress lines
@@ -143,8 +143,8 @@ pub(in crate::cli) struct WorkerArgs {
     /// any file that this user can
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(super) root: Vec<PathBuf>,
-    /// With --root, serve this too: a scheme (rtsp), a scheme and a host (`rtsp://10.0.0.7`), or camera,
-    /// which is this machine's own; may be given several times
+    /// With --root, also allow this: a scheme (rtsp), a scheme and a host (`rtsp://10.0.0.7`), or camera (the
+    /// cameras of this machine); may be given several times
     #[arg(long, value_name = "WHAT", value_parser = read::<Allowed>, requires = "root")]
     pub(super) allow: Vec<Allowed>,
     /// Running jobs when the worker is stopped: finish, or give-back (other workers start them again);
@@ -154,8 +154,8 @@ pub(in crate::cli) struct WorkerArgs {
     /// Name of the worker [default: the host's name and the process's number]
     #[arg(long, value_name = "NAME")]
     pub(super) name: Option<String>,
-    /// Give a worker's jobs to others after so many seconds without a word of it, in the whole farm; other
-    /// workers learn of a change when they start [default: what the farm has; 5 at first, 3 of cameras]
+    /// Give a worker's jobs to others after so many seconds without a report from it, in the whole farm;
+    /// other workers use a new value when they start [default: the farm's value; at first 5, for cameras 3]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(2..=3600))]
     pub(super) lease: Option<u16>,
     /// Serve metrics of the worker, its jobs and the queue for Prometheus over HTTP at /metrics; a PORT alone

@@ -18,7 +18,7 @@ use super::args::{ChangeArgs, JobsArgs, JobsCommand, WorkersArgs};
 use super::table::table;
 use super::{of_jobs, said_of};
 
-/// Jobs of each status that are shown.
+/// Maximum shown jobs of each status.
 const MOST: usize = 20;
 
 /// Maximum characters of a job's name and of an error.
@@ -100,7 +100,7 @@ fn clean(said: &str) -> String {
     }
 }
 
-/// How far jobs are, by their numbers.
+/// The progress of jobs, by their numbers.
 fn progress(workers: &[Worker]) -> HashMap<&str, &Progress> {
     workers.iter().flat_map(|worker| &worker.running).map(|run| (&*run.id, run)).collect()
 }
@@ -144,7 +144,7 @@ fn overview(farm: &Farm, all: bool) -> Result<String> {
         let of = || records.iter().filter(move |record| record.status == status);
         let count = counts[status as usize] as usize;
         let most = if all { count } else { MOST };
-        // The newest of them.
+        // Shows the newest ones.
         rows.extend(
             of().skip(count.saturating_sub(most)).map(|record| row(record, progress.get(&*record.job.id))),
         );
@@ -209,7 +209,7 @@ fn change(
     change: impl Fn(&Farm, &[String]) -> lockon::Result<usize>,
     done: &str,
 ) -> Result<Outcome> {
-    // Every number begins with an empty text, as a variable has it that is not set.
+    // Every number begins with the empty text, which an unset variable gives.
     if args.jobs.iter().any(|typed| typed.trim().is_empty()) {
         return Err(
             Error::Usage("the number of a job is empty: `lockon jobs` shows the numbers".into()).into()

@@ -77,7 +77,7 @@ fn is_there(request: &Request) -> lockon::Result<()> {
     let Input::File(path) = request.parsed_input()? else { return Ok(()) };
     path.metadata().map(drop).map_err(|error| {
         let typed = path.to_string_lossy();
-        // A mistyped address is not repeated: its password would not be found behind `file://`.
+        // A mistyped address is not repeated: after `file://` its password would not be recognised.
         let why = if text::address_without_secrets(&typed) == typed {
             let whole = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
             format!("{error} (if workers have it and this machine has not: file://{})", whole.display())

@@ -1,6 +1,6 @@
-//! Rows under heads, as wide as what is in them.
+//! Rows under heads, as wide as their text.
 
-/// Text of a table; the last column is as long as it is.
+/// Text of a table; the last column is not padded.
 pub(super) fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());

@@ -143,7 +143,7 @@ impl Collect {
         };
         let request = record.job.request()?;
         let asked = request.output_files();
-        // Names came back from elsewhere: only those that were asked for are written.
+        // The names come from other machines: only requested ones are written.
         let files = files.into_iter().filter_map(|(name, bytes)| {
             let name = Path::new(&name).file_name()?;
             asked.iter().any(|path| path.as_os_str() == name).then(|| (self.folder.join(name), bytes))
@@ -159,7 +159,7 @@ impl Collect {
             let is_same = || std::fs::read(path).is_ok_and(|found| found == bytes);
             self.overwrites || self.confirmed.contains(path) || ours.contains(path) || is_same()
         };
-        // All of them first: results of one job are from one run.
+        // Fetches all of them first: results of one job are from one run.
         if let Some((path, _)) =
             files.iter().find(|(path, bytes)| is_there(path) && !may_replace(path, bytes))
         {
@@ -185,7 +185,7 @@ pub(super) fn collected(request: &Request, folder: &Path) -> Request {
     Request { results, report: request.report.as_ref().map(name), ..request.clone() }
 }
 
-/// The outputs of a request that are there and are its own.
+/// The existing outputs of a request that are its own.
 fn ours(request: &Request) -> Vec<PathBuf> {
     match fleet::completion(request) {
         Ok(Completion::Done) => request.output_files(),
@@ -220,7 +220,7 @@ struct Told {
     last_line: Instant,
     shows: bool,
     bar: Option<ProgressBar>,
-    /// The last look for workers.
+    /// The time of the last check for workers.
     looked: Option<Instant>,
     /// True after the report that no worker is there.
     is_alone: bool,

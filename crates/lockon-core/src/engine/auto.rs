@@ -1,5 +1,5 @@
-//! `--search auto` while frames pass: from a picture on in which the exhaustive search takes too long, a
-//! pyramid is used.
+//! `--search auto` during a run: changes to a pyramid at a picture in which the exhaustive search takes too
+//! long.
 
 use super::orders::Carried;
 use super::{Engine, Run};
@@ -9,14 +9,14 @@ use crate::error::Result;
 use crate::frame::Frame;
 use crate::orders::{Asked, Order};
 
-/// One of so many frames is checked, the first among them: a check takes some milliseconds.
+/// Every so many frames one is checked, beginning with the first: a check takes some milliseconds.
 const LOOK_EVERY: u64 = 16;
 
 /// A change to the pyramid, until it is reported.
 pub(super) struct Turn {
-    /// The first frame that is searched by the pyramid.
+    /// The first frame that the pyramid searches.
     frame: u64,
-    /// Seconds of one core that it would have taken exhaustively.
+    /// Seconds of one core for an exhaustive search of it.
     exhaustive_s: f64,
 }
 

@@ -1,5 +1,4 @@
-//! Opens devices: the first one, another one for another work or format, and the spare one when a device is
-//! lost.
+//! Opens devices: the first one, others for other work or formats, and the spare one when a device is lost.
 
 use super::orders::changed;
 use super::relay::{Leg, Relay, Work};
@@ -14,7 +13,7 @@ impl Engine<'_> {
     pub(super) fn open(&mut self, run: &mut Run, frame: &Frame) -> Result<()> {
         run.open = None;
         let format = &frame.format;
-        // Frames that do not fit what was asked are an error at the beginning, and may pass later.
+        // Frames that do not fit the request are an error at the beginning, and may pass later.
         let leg = match run.size {
             None => self.open_first(run, frame)?,
             Some(_) => self.open_for(run, &self.work(run), format, true, None)?,
@@ -69,7 +68,7 @@ impl Engine<'_> {
         self.open_for(run, &self.work(run), &frame.format, false, None)
     }
 
-    /// Opens a device for a work: if the run's was lost, or is now by an error, the spare one. With `may_cut`
+    /// Opens a device for some work: the spare one if the run's device was lost, or fails now. With `may_cut`
     /// frames that are too small are no error: templates that do not fit into them are not searched, and this
     /// is logged.
     fn open_for(
@@ -106,8 +105,8 @@ impl Engine<'_> {
         Ok(Leg::new(backend, work.clone(), is_cut))
     }
 
-    /// Opens another device for the frames from `frame` on, which is the next, also if the one that is open
-    /// turns out to be lost. Gives why none can be opened for this work, if that is so.
+    /// Opens another device for the frames from `frame`, the next one, on, also if the open one turns out to
+    /// be lost. Returns the reason if none can be opened for this work.
     ///
     /// # Errors
     /// The error that ends the run: the frames in flight could not be completed.
@@ -123,7 +122,7 @@ impl Engine<'_> {
             Err(error) if error.is_device_lost() => error,
             opened => return Ok(opened),
         };
-        // The spare one gets the frames in flight first, as they fail too, and what is searched so far.
+        // The spare one first gets the frames in flight, as they fail too, with the search so far.
         self.drain(run)?;
         if run.device_lost.is_none() {
             if !self.lose(run, &error, frame) {
@@ -179,7 +178,8 @@ impl Engine<'_> {
         drop(lost);
         let mut relay: Option<Relay> = None;
         for Flight { frame, work } in &run.in_flight {
-            // Each gets what it was submitted for: between two of them the search may have been changed.
+            // Each gets the search that it was submitted with: the search may have changed between two of
+            // them.
             match &mut relay {
                 Some(relay) if relay.last().work.is(work) => {}
                 Some(relay) => relay.hand_over(self.open_for(run, work, &format, true, None)?),
@@ -195,10 +195,10 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// True if the device is lost and a spare one is to do the work from frame `first` on. This is logged
+    /// True if the device is lost and a spare one must do the work from frame `first` on. This is logged
     /// once.
     pub(super) fn lose(&self, run: &mut Run, error: &Error, first: u64) -> bool {
-        // Before the first frame there is no run that could go on.
+        // Before the first frame there is no run to continue.
         let has_begun = run.size.is_some();
         let is_lost =
             has_begun && self.open_spare.is_some() && error.is_device_lost() && run.device_lost.is_none();

@@ -60,8 +60,8 @@ impl Engine<'_> {
         self.control.orders.changes_due(index).into_iter().map(|asked| Carried::new(index, asked)).collect()
     }
 
-    /// Opens one device for all of them; if that fails, one for each half of them, so that only those are
-    /// refused for which none can be opened.
+    /// Opens one device for all of them; if that fails, one for each half, so that only impossible orders are
+    /// refused.
     pub(super) fn carry_out(&mut self, run: &mut Run, due: &mut [Carried], frame: u64) -> Result<()> {
         let size = run.open.as_ref().expect("a frame is about to be submitted").format.size;
         let Some(search) = changed(&run.search, due, size) else { return Ok(()) };
@@ -81,8 +81,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Frames are searched so from `frame` on, which is the next, if a device can be opened for it; otherwise
-    /// gives why not.
+    /// Changes the search from `frame`, the next one, on, if a device can be opened for it; otherwise returns
+    /// the reason.
     fn retune(&mut self, run: &mut Run, search: Search, may_cut: bool, frame: u64) -> Result<Result<()>> {
         let work = Work { search: search.into(), ..self.work(run) };
         let opened = self.open_next(run, &work, may_cut, frame)?;
@@ -155,10 +155,10 @@ impl Engine<'_> {
     }
 }
 
-/// Warnings about refused orders: a program that sends one after the other does not fill the log.
+/// Warnings about refused orders: a program that sends many must not fill the log.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
-    /// When the first of this interval was logged.
+    /// The time of the first one logged in this interval.
     since: Option<Instant>,
     /// Refusals in this interval.
     count: u64,
@@ -246,7 +246,7 @@ mod tests {
         assert!(lines(9.9).is_empty());
         let later = lines(10.0);
         assert_eq!((later.len(), &*later[0]), (6, "refused 0 (1994 more orders were refused before)"));
-        // Few are logged as they are.
+        // A few are logged unchanged.
         let mut refusals = Refusals::default();
         for second in (0..100).step_by(2) {
             let at = begun + Duration::from_secs(second);

@@ -1,7 +1,7 @@
-//! Devices that take over from one another between two frames, when the search is changed.
+//! Devices that replace each other between two frames, when the search changes.
 //!
-//! The one before keeps its frames until they are through: nothing is dropped, nothing waits, and tracks go
-//! on.
+//! The earlier device keeps its frames until they are done: nothing is dropped, nothing waits, and tracks
+//! continue.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::search::Search;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Work {
     pub(super) search: Arc<Search>,
-    /// Whether the thresholded frame is wanted.
+    /// Whether the thresholded frame is needed.
     pub(super) mask: bool,
 }
 
@@ -31,11 +31,11 @@ pub(super) struct Relay {
     legs: VecDeque<Leg>,
 }
 
-/// A device that was opened for one work, and how many frames it has.
+/// A device, its work, and its number of frames.
 pub(super) struct Leg {
     pub(super) backend: Box<dyn Backend>,
     pub(super) work: Work,
-    /// Not all of it could be done in frames of their size.
+    /// True if a part of it cannot be done in frames of this size.
     pub(super) is_cut: bool,
     in_flight: usize,
 }
@@ -57,7 +57,7 @@ impl Relay {
         self.legs.push_back(to);
     }
 
-    /// The one that frames go into.
+    /// The device that gets new frames.
     pub(super) fn last(&self) -> &Leg {
         self.legs.back().expect("one is always open")
     }

@@ -59,15 +59,15 @@ impl<T: Pod> DeviceBuffer<T> {
         self.length
     }
 
-    /// Where it lies, as a kernel takes it.
+    /// Its address, for a kernel.
     pub(crate) fn address(&self) -> u64 {
         self.address
     }
 
-    /// Where element `index` lies.
+    /// The address of element `index`.
     ///
     /// # Panics
-    /// If there is no such element, or one behind the last.
+    /// If `index` is larger than the number of elements.
     pub(crate) fn address_of(&self, index: usize) -> u64 {
         assert!(index <= self.length, "element {index} of {}", self.length);
         self.address + (index * size_of::<T>()) as u64
@@ -103,8 +103,8 @@ impl<T: Pod> PinnedBuffer<T> {
         self.length
     }
 
-    /// Its address as a kernel takes it; each access goes through the bus. The caller that launches the
-    /// kernel keeps the buffer as for a copy: see [`Stream::launch`].
+    /// Its address, for a kernel; each access goes through the bus. The caller that launches the kernel keeps
+    /// the buffer as for a copy: see [`Stream::launch`].
     pub(crate) fn device_address(&self) -> u64 {
         // Host and device share one space of addresses on all 64-bit systems, write-combined memory included.
         self.pointer as u64
@@ -139,7 +139,7 @@ impl<T> Drop for PinnedBuffer<T> {
 pub(crate) struct Rows {
     /// Address of the first byte.
     pub(crate) address: u64,
-    /// Bytes from the start of a row to that of the next.
+    /// Bytes from the start of a row to the start of the next.
     pub(crate) pitch: usize,
 }
 

@@ -1,13 +1,14 @@
-//! The CUDA driver: devices, memory, copies, kernels. What cudarc has is used; what it lacks (launches
-//! without allocation, plain pinned memory, copies that never wait) is here, and `unsafe` with it.
+//! The CUDA driver: devices, memory, copies, kernels. It uses cudarc; the parts that cudarc lacks (launches
+//! without allocation, plain pinned memory, copies that never wait) are here, with their `unsafe`.
 //!
-//! A [`Gpu`] is an open device; each file adds to it what makes its things: memory, streams, events, modules.
+//! A [`Gpu`] is an open device; each file adds the functions that create its objects: memory, streams,
+//! events, modules.
 //!
 //! Nothing waits on the device but [`Stream::wait`], [`Event::wait`] and the functions that free device
 //! memory. Everything on a [`Stream`] runs in order; the caller orders streams among each other. A call whose
-//! work continues after it has returned, and touches memory that Rust or a graph knows of, is an `unsafe fn`,
-//! which lists the caller's duties. Launchers are safe where all that a kernel touches is device memory:
-//! freeing that waits for the kernel.
+//! work continues after it has returned, and touches memory that Rust or a graph owns, is an `unsafe fn`,
+//! which lists the caller's duties. Launchers are safe if a kernel touches device memory only: freeing that
+//! waits for the kernel.
 
 pub(crate) use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
@@ -41,12 +42,12 @@ pub(crate) mod counted {
     thread_local! {
         pub(in super::super) static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
         pub(in super::super) static WAITS: Cell<usize> = const { Cell::new(0) };
-        /// There is no memory for anything, until this is set back.
+        /// All allocations fail until this is reset.
         pub(in super::super) static IS_FULL: Cell<bool> = const { Cell::new(false) };
     }
 
     /// # Errors
-    /// As of a host without memory, if a test requested that.
+    /// The error of a host without memory, if a test requested that.
     pub(super) fn allocation(what: &'static str, wanted: usize) -> Result<()> {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         if IS_FULL.get() { Err(fault(DeviceFault::OutOfHostMemory { what, wanted })) } else { Ok(()) }

@@ -27,10 +27,10 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use super::super::{MOST_BYTES, tls};
 use lockon_run::request::Broker;
 
-/// Maximum number of messages that were sent and not acknowledged.
+/// Maximum number of messages that are sent but not acknowledged.
 const MAX_UNANSWERED: usize = 50;
 
-/// No further message is sent while more bytes than this wait to be written.
+/// No message is sent while more bytes than this wait to be written.
 const MAX_UNSENT: usize = 1 << 20;
 
 /// Longer packets are skipped: no message of lockon is as long.
@@ -101,7 +101,7 @@ pub(super) struct Message {
     pub(super) is_event: bool,
 }
 
-/// Something that the broker said.
+/// An answer of the broker.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// It has received the message of that number.
@@ -116,7 +116,7 @@ pub(super) enum Answer {
     Other,
 }
 
-/// Whom to connect to, and as whom.
+/// The broker to connect to, and the login.
 pub(super) struct Access {
     host: String,
     port: u16,
@@ -125,7 +125,8 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// As a client of that name. If the connection is lost, the broker publishes `will` at its topic.
+    /// Connects as a client of that name. If the connection is lost, the broker publishes `will` at its
+    /// topic.
     pub(super) fn new(broker: &Broker, client: String, will: Option<(String, &'static str)>) -> Self {
         let mut connect = Connect::new(client);
         connect.keep_alive = KEEP_ALIVE.as_secs() as u16;
@@ -147,16 +148,16 @@ pub(super) struct Connection {
     reader: ReadHalf<Box<dyn Stream>>,
     writer: WriteHalf<Box<dyn Stream>>,
     received: BytesMut,
-    /// Bytes of a packet that is too long, which are not received yet.
+    /// Bytes of a too long packet that are not received yet.
     skipped: usize,
     unsent: BytesMut,
-    /// TLS may hold what was written.
+    /// TLS may still hold written bytes.
     is_flushed: bool,
     /// Messages by the numbers in their packets, which the broker repeats in its answers.
     unanswered: BTreeMap<u16, u64>,
     /// The number in the newest packet.
     packet: u16,
-    /// When something was acknowledged, or sent while nothing was unanswered.
+    /// The time of the last acknowledgement, or of a message sent when none was unanswered.
     waits_since: Instant,
     next_ping: Instant,
     is_pinged: bool,
@@ -170,7 +171,7 @@ impl Connection {
 
     async fn connect(access: &Access) -> Result<Self, Ended> {
         let tcp = TcpStream::connect((&*access.host, access.port)).await?;
-        // Small messages would wait for the answers to those before them.
+        // Otherwise small messages would wait for the answers to earlier ones.
         tcp.set_nodelay(true)?;
         let stream: Box<dyn Stream> = match &access.tls {
             None => Box::new(tcp),
@@ -230,8 +231,8 @@ impl Connection {
         self.write(&Packet::Publish(publish))
     }
 
-    /// Asks for what is published and retained at such topics. With quality of service 0 the broker keeps
-    /// nothing for this connection that it does not read.
+    /// Subscribes to topics. With quality of service 0 the broker stores nothing that this connection does
+    /// not read.
     pub(super) fn subscribe(&mut self, filters: impl IntoIterator<Item = String>) -> Result<(), Ended> {
         let filters = filters.into_iter().map(|path| SubscribeFilter::new(path, QoS::AtMostOnce));
         let mut subscribe = Subscribe::new_many(filters);
@@ -265,7 +266,7 @@ impl Connection {
             self.ping()?;
         }
         let patience = (!self.unanswered.is_empty()).then(|| self.waits_since + PATIENCE);
-        // Before the next packet: a broker may send others for ever and never acknowledge.
+        // Checked before the next packet: a broker may send other packets for ever and never acknowledge.
         if patience.is_some_and(|until| now >= until) {
             return Err(Ended::Silent);
         }
@@ -277,7 +278,7 @@ impl Connection {
         Ok(Answer::Other)
     }
 
-    /// Says goodbye, after which the broker publishes no last will.
+    /// Disconnects; then the broker publishes no last will.
     pub(super) async fn close(mut self) {
         let _ = self.write(&Packet::Disconnect);
         let written = async {
@@ -306,7 +307,7 @@ impl Connection {
         })
     }
 
-    /// A number that no unanswered packet has: there are fewer of these than numbers.
+    /// Returns a number that no unanswered packet has: there are more numbers than such packets.
     fn next_packet(&mut self) -> u16 {
         loop {
             self.packet = self.packet.checked_add(1).unwrap_or(1);
@@ -343,7 +344,7 @@ impl Connection {
         }
     }
 
-    /// Reads or writes something, or waits until then.
+    /// Waits until it has read or written something.
     async fn transfer(&mut self, until: Instant) -> Result<(), Ended> {
         let (has_unsent, is_flushed) = (!self.unsent.is_empty(), self.is_flushed);
         let output = async {
@@ -355,8 +356,8 @@ impl Connection {
             Ok::<_, io::Error>(())
         };
         self.received.reserve(READ_SIZE);
-        // Not biased: neither a broker that always sends nor one that always receives keeps the other from
-        // being done.
+        // Not biased: a broker that always sends must not stop writes, and one that always receives must not
+        // stop reads.
         tokio::select! {
             read = self.reader.read_buf(&mut self.received) => {
                 if read? == 0 {

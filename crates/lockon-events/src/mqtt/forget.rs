@@ -1,4 +1,4 @@
-//! Removes what lockon retains at a broker under a topic.
+//! Removes lockon's retained messages at a broker under a topic.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const MAX_ROUNDS: usize = if cfg!(test) { 8 } else { 1000 };
 /// A broker that has sent nothing more for this long retains nothing more.
 const QUIET: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 500 });
 
-/// Maximum time to look in one connection.
+/// Maximum time to search in one connection.
 const LOOKING: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
 
 /// The number of topics that were removed at a broker.
@@ -39,7 +39,7 @@ pub struct Forgotten {
 /// online if `is_forced`.
 ///
 /// # Errors
-/// Why not all could be removed.
+/// The reason why not all could be removed.
 pub(crate) async fn forget(broker: &Broker, is_forced: bool) -> Result<Forgotten, String> {
     let mut done = Forgotten { name: broker.name.clone(), ..Forgotten::default() };
     let access = Access::new(broker, client_id(), None);
@@ -82,7 +82,7 @@ struct Found {
     is_online: bool,
 }
 
-/// Finds what the broker retains of runs with that topic.
+/// Finds retained messages of runs with that topic.
 async fn find(connection: &mut Connection, broker: &Broker) -> Result<Found, String> {
     let [state, status] = ["state", "status"].map(|name| broker.below(name));
     let filters = [state.clone(), status.clone(), broker.below("tracks/+"), home::filter(&broker.topic)];
@@ -122,7 +122,7 @@ async fn find(connection: &mut Connection, broker: &Broker) -> Result<Found, Str
     Ok(found)
 }
 
-/// Removes what is retained at these topics, and waits until the broker has acknowledged all of it.
+/// Removes the retained messages at these topics, and waits until the broker has acknowledged all removals.
 async fn remove(connection: &mut Connection, topics: &BTreeSet<String>) -> Result<(), Ended> {
     let mut number = 0;
     let mut messages = topics.iter().map(|topic| {

@@ -9,13 +9,13 @@ use sha2::{Digest, Sha256};
 /// The first level of the topics at which Home Assistant looks for announcements.
 const PREFIX: &str = "homeassistant";
 
-/// Maximum length of a topic that is taken for an announcement, in bytes. Ours are shorter.
+/// Maximum length of a topic of an announcement, in bytes. Ours are shorter.
 const MAX_TOPIC: usize = 2048;
 
 /// Maximum characters of a zone's name in a topic.
 const MAX_NAME: usize = 64;
 
-/// A run as Home Assistant shows it.
+/// A run in Home Assistant.
 pub(crate) struct Home {
     /// The video's name.
     pub(crate) source: String,
@@ -143,7 +143,7 @@ mod tests {
                 format!("homeassistant/binary_sensor/{node}/zone_1_front__door_/config"),
             ]
         );
-        // Topics that look the same as names are two runs.
+        // Topics that become the same name belong to two runs.
         assert!(
             node.starts_with("lockon_cams_yard_1_") && node != format!("lockon_{}", named("cams/yard/1"))
         );

@@ -1,4 +1,4 @@
-//! Publishes events to an MQTT broker (3.1.1), and what is true now as retained messages.
+//! Publishes events to an MQTT broker (3.1.1), and the current state as retained messages.
 //!
 //! | topic | content | retained |
 //! |---|---|---|
@@ -8,11 +8,11 @@
 //! | `TOPIC/status` | `online`, `offline`; the broker publishes `offline` if the run dies | yes |
 //!
 //! Every message has quality of service 1, and waits here until the broker has acknowledged it. A new
-//! connection repeats those that were not acknowledged, in their order: an event may come twice, and none is
-//! missing. It also repeats the retained ones, for a broker that has forgotten them.
+//! connection repeats unacknowledged messages in their order: an event may come twice, but none is missing.
+//! It also repeats the retained ones, for a broker that has lost them.
 //!
-//! An earlier run that died may have left tracks, or announcements to Home Assistant that are not made any
-//! more. The run removes [`MAX_STALE`] of them at most, and only while no event waits: a broker can retain
+//! An earlier run that died may have left tracks, or announcements to Home Assistant that this run does not
+//! make. The run removes [`MAX_STALE`] of them at most, and only while no event waits: a broker can retain
 //! more than fits into memory.
 //!
 //! A broker closes the connection on a message that it does not accept (3.1.1 has no other answer), and also
@@ -48,7 +48,7 @@ const MAX_STALE: usize = if cfg!(test) { 100 } else { 10_000 };
 /// These are removed while fewer messages than this are unanswered, so that an event need not wait for them.
 const MAX_REMOVING: usize = 25;
 
-/// A connection that lasts this long, or was quiet this long, does not depend on luck.
+/// A connection that lasted, or was quiet, for this long is stable.
 const STEADY: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 5000 });
 
 /// After this many connections that ended at the same message, the next ones have to be quiet before it is
@@ -57,7 +57,7 @@ const SUSPICIOUS: u32 = 2;
 /// ...and after this many it is dropped.
 const MAX_TRIES: u32 = 5;
 
-/// The messages to a broker, and what is known of it.
+/// The messages to a broker, and its known state.
 struct Outbox<'a> {
     broker: &'a Broker,
     access: Access,
@@ -76,26 +76,26 @@ struct Outbox<'a> {
     stale: Stale,
     /// The number of the newest message.
     newest: u64,
-    /// The message at which connections ended, and how many did in a row.
+    /// The message at which connections ended, and their number in a row.
     suspect: Option<(u64, u32)>,
     /// True if the broker has acknowledged something in this connection.
     has_answered: bool,
     delivered: &'a AtomicU64,
 }
 
-/// Topics that earlier runs left.
+/// Leftover topics of earlier runs.
 #[derive(Default)]
 struct Stale {
     /// Topics that are not removed yet.
     topics: BTreeSet<String>,
-    /// How many were found.
+    /// The number of found topics.
     found: usize,
     /// True if there are more than [`MAX_STALE`].
     is_full: bool,
 }
 
-/// Publishes what comes out of a queue until the queue is closed and all is acknowledged; before that,
-/// `state`. Announces the run to Home Assistant if that is wanted.
+/// Publishes `state`, then the events of a queue until the queue is closed and all is acknowledged. Announces
+/// the run to Home Assistant if requested.
 pub(super) async fn publish(
     broker: Broker,
     home_assistant: Option<Home>,
@@ -119,7 +119,7 @@ pub(super) async fn publish(
     }
 }
 
-/// A name of 22 letters and digits, which every broker accepts and no other client has.
+/// A unique name of 22 letters and digits, which every broker accepts.
 fn client_id() -> String {
     format!("lockon{:016x}", RandomState::new().build_hasher().finish())
 }
@@ -154,13 +154,13 @@ impl<'a> Outbox<'a> {
         Message { number: self.newest, topic, payload, is_retained, is_event: false }
     }
 
-    /// Lets a message wait.
+    /// Queues a message.
     fn put(&mut self, topic: String, payload: Bytes, is_retained: bool) {
         let message = self.message(topic, payload, is_retained);
         self.waiting.push_back(message);
     }
 
-    /// Lets the messages of an event wait, and those that remove tracks whose `gone` was lost.
+    /// Queues the messages of an event, and messages that remove tracks whose `gone` was lost.
     fn take(&mut self, notice: &Notice) {
         let event = self.message(self.broker.below("events"), notice.event.clone(), false);
         self.waiting.push_back(Message { is_event: true, ..event });
@@ -236,7 +236,7 @@ impl<'a> Outbox<'a> {
                 },
                 () = &mut steady, if !is_steady => {
                     is_steady = true;
-                    // A broker that only accepted the connection may accept no message.
+                    // A broker that accepted the connection may still accept no message.
                     if has_delivered || connection.unanswered() == 0 {
                         outage.over();
                     }
@@ -252,7 +252,7 @@ impl<'a> Outbox<'a> {
         Ok(())
     }
 
-    /// The topics at which earlier runs may have left something.
+    /// Topics at which earlier runs may have left messages.
     fn filters(&self) -> Vec<String> {
         let announcements = self.announced.is_some().then(|| home::filter(&self.broker.topic));
         [self.broker.below("tracks/+")].into_iter().chain(announcements).collect()
@@ -275,7 +275,7 @@ impl<'a> Outbox<'a> {
         }
     }
 
-    /// Notes what the broker retains at a topic, if an earlier run left it.
+    /// Notes a retained message that an earlier run left.
     fn find(&mut self, topic: String, payload: &Bytes) {
         let is_left = match (track_of(&topic, self.broker), &self.announced) {
             (Some(id), _) => !self.tracks.contains(&id),
@@ -299,7 +299,7 @@ impl<'a> Outbox<'a> {
         self.stale.found += usize::from(self.stale.topics.insert(topic));
     }
 
-    /// The message that is not sent beside others, if there is one.
+    /// The message that must be sent alone, if there is one.
     fn suspected(&self) -> Option<u64> {
         self.suspect.filter(|(_, tries)| *tries >= SUSPICIOUS).map(|(number, _)| number)
     }
@@ -340,9 +340,9 @@ impl<'a> Outbox<'a> {
         }
     }
 
-    /// A connection has ended: perhaps because of the oldest message that was not acknowledged.
+    /// Handles the end of a connection, perhaps because of the oldest unacknowledged message.
     fn judge(&mut self, error: &Ended) {
-        // A broker that falls silent has refused nothing, nor has one that has never answered.
+        // A broker that falls silent or never answered has refused nothing.
         let has_refused = self.has_answered && !matches!(error, Ended::Silent) && self.sent_here > 0;
         let Some(oldest) = self.waiting.front().filter(|_| has_refused) else { return };
         let tries = match self.suspect {
@@ -380,29 +380,30 @@ mod tests {
     /// The behaviour of a broker in a connection.
     #[derive(Debug, Clone, Copy)]
     enum Does {
-        /// Lets in, and is gone.
+        /// Accepts the connection and closes it.
         LetIn,
-        /// Takes so many messages, and is gone.
+        /// Accepts so many messages and closes the connection.
         Take(usize),
-        /// Takes messages until this one comes, and is gone.
+        /// Accepts messages until this one comes, and closes the connection.
         CloseAt(&'static str),
-        /// Waits for so many messages, takes all but so many of them, the newest first, and is gone.
+        /// Waits for so many messages, acknowledges all but so many of them, the newest first, and closes the
+        /// connection.
         TakeNewest(usize, usize),
-        /// Takes so many messages and no more, and stays.
+        /// Accepts so many messages and no more, and stays connected.
         Ignore(usize),
-        /// Takes everything, and sends these many retained tracks, after a message that is too long.
+        /// Accepts everything, and sends so many retained tracks, after a message that is too long.
         Retain(u32),
-        /// Takes everything, and sends retained tracks without an end.
+        /// Accepts everything, and sends retained tracks without an end.
         Flood,
-        /// Takes everything until the other takes his leave.
+        /// Accepts everything until the client disconnects.
         Serve,
     }
 
-    /// A message that a broker has heard: its topic and what it says.
+    /// A message at a broker: its topic and its payload.
     type Heard = (String, String);
 
-    /// A broker that does this in connections one after the other, and the last of it in all that come then.
-    /// Gives what it hears in each, whether it has taken it or not.
+    /// A broker with these behaviours in successive connections, and the last one in all later ones. Sends
+    /// the messages of each connection, acknowledged or not.
     fn broker(script: &[Does]) -> (Broker, Receiver<Vec<Heard>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -434,7 +435,7 @@ mod tests {
             bytes.clear();
             result.is_ok()
         };
-        // A track of lockon that is too long to be one, then one with a number that lockon does not write.
+        // A topic of a track that is too long, then one with a number that lockon does not write.
         send("t/tracks/1000000".into(), vec![b'x'; 3 * super::super::MOST_BYTES], true);
         send("t/tracks/007".into(), b"x".to_vec(), true);
         for number in 0..count {
@@ -481,7 +482,7 @@ mod tests {
                         }
                         heard.push((publish.topic.clone(), said));
                         match does {
-                            // The first says that it is there.
+                            // The first message is the status.
                             Does::TakeNewest(count, but) if heard.len() > 1 => {
                                 held.push(publish.pkid);
                                 if held.len() == count {
@@ -516,7 +517,7 @@ mod tests {
         told.send(heard).is_ok()
     }
 
-    /// An event of a track, after which these are there.
+    /// An event of a track, with the tracks after it.
     fn notice(number: u64, track: u32, live: &[u32]) -> Arc<Notice> {
         let is_live = live.contains(&track);
         let state = |name: &str| Bytes::from(format!("{name} after {number}"));
@@ -529,7 +530,8 @@ mod tests {
         })
     }
 
-    /// Publishes these events to such a broker; gives what it heard in each connection, and how many it took.
+    /// Publishes these events to such a broker. Returns its messages in each connection, and the number of
+    /// delivered events.
     fn published(script: &[Does], notices: &[Arc<Notice>]) -> (Vec<Vec<Heard>>, u64) {
         let (broker, heard) = broker(script);
         let (queue, sent) = (Queue::new(), AtomicU64::new(0));
@@ -577,7 +579,7 @@ mod tests {
         let script = [Does::Ignore(0), Does::Ignore(3), Does::Serve];
         let (heard, sent) = published(&script, &events(0..3));
         assert_eq!((heard.len(), sent), (3, 3));
-        // The second connection has acknowledged three messages: that lockon is there, the state, an event.
+        // The second connection has acknowledged three messages: the status, the state, an event.
         assert_eq!(at(&heard[2], "t/events"), ["event 1", "event 2"]);
     }
 
@@ -592,7 +594,7 @@ mod tests {
 
     #[test]
     fn messages_are_acknowledged_by_their_numbers_and_not_by_their_order() {
-        // The state before, the event, the track and the state after: the first two are not taken.
+        // The state before, the event, the track and the state after: the first two are not acknowledged.
         let (heard, sent) = published(&[Does::TakeNewest(4, 2), Does::Serve], &events(0..1));
         let [first, second] = &heard[..] else { panic!("{heard:?}") };
         assert_eq!((at(first, "t/events"), at(second, "t/events")), (vec!["event 0"], vec!["event 0"]));

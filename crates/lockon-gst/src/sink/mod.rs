@@ -1,6 +1,6 @@
-//! Where frames go with their results drawn in: a video file, the screen, or a pipeline of the user's own.
+//! Outputs of frames with their results drawn in: a video file, the screen, or a pipeline of the user's own.
 //!
-//! Threads: the engine's thread only hands frames over. A worker of the sink's copies each into a pooled
+//! Threads: the engine's thread only passes frames on. A worker of the sink's copies each into a pooled
 //! buffer, draws, and pushes it into `appsrc`, so that this overlaps with the search for the next frame;
 //! GStreamer encodes and writes on its own threads.
 //!
@@ -11,10 +11,9 @@
 //! is full is noticed and closed. A pipeline that does not stop in time, because the system holds up one of
 //! its threads, is abandoned.
 //!
-//! File by file: `containers`, `screen` and `appsrc` have the pipelines and what must be true of them,
-//! `numbered` the names of pictures. `playing` starts one, passes frames to it and ends it; `worker` draws
-//! them with `painter`, at the times of `timeline`; `progress` checks whether it still moves, `shown` how it
-//! keeps up.
+//! File by file: `containers`, `screen` and `appsrc` have the pipelines and their requirements, `numbered`
+//! the names of pictures. `playing` starts one, passes frames to it and ends it; `worker` draws them with
+//! `painter`, at the times of `timeline`; `progress` checks whether it still moves, `shown` how it keeps up.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -70,7 +69,7 @@ mod worker;
 /// Log target of all files of this folder, so that a filter needs no file names.
 const LOG: &str = module_path!();
 
-/// Where the pipeline leads.
+/// The destination of the pipeline.
 enum Destination {
     /// A file, pictures with numbered names, or standard output.
     File {
@@ -81,7 +80,7 @@ enum Destination {
         sound: Option<PathBuf>,
         /// Nothing was there before, so that an empty file is ours to remove.
         is_new: bool,
-        /// Where frames that the first file could not hold went.
+        /// The further files, for frames that the first one could not hold.
         parts: Vec<PathBuf>,
     },
     Display {
@@ -97,14 +96,14 @@ pub struct VideoSink {
     launch: Launch,
     view: View,
     shows: Shows,
-    /// Follows what is hidden through all frames, also those of earlier files and those that come too late.
+    /// Follows hidden parts through all frames, also frames of earlier files and frames that come too late.
     hiding: Hiding,
     target: Destination,
     /// True if frames come from a live source: then the newest frame matters, not each of them.
     is_live: bool,
     /// True if a file begins at 0, whatever the first frame's time.
     from_zero: bool,
-    /// Built on opening, so that what is missing is known before the video starts.
+    /// Built on opening, so that missing elements are reported before the video starts.
     ready: Option<launch::Running>,
     playing: Option<Playing>,
     shown: Arc<Shown>,
@@ -147,10 +146,10 @@ impl VideoSink {
         let (numbered, is_stdout) = (Numbered::of(path), files::is_stdout(path));
         let is_new = match &numbered {
             _ if is_stdout => false,
-            // It stands for all.
+            // This one is for all.
             Some(numbered) => files::check_writable(&numbered.picture(0)).map(|_| false)?,
             None => {
-                // Once more, as the bytes that it is: text holds no name that is not UTF-8.
+                // Again, as bytes: a name that is not UTF-8 is no text.
                 launch.element(&pipeline, "file")?.set_property("location", path);
                 files::check_writable(path)?
             }
@@ -215,8 +214,8 @@ impl VideoSink {
         })
     }
 
-    /// Lets that run be steered from the window: to close it ends the run. Keys pause it and end it too, but
-    /// where the pipeline is the user's own.
+    /// Controls that run from the window: closing it ends the run. Keys pause and end it too, unless the
+    /// pipeline is the user's own.
     ///
     /// While the run pauses, the frames of a file that were not shown yet are held back.
     pub fn steering(mut self, control: &Control) -> Self {
@@ -296,7 +295,7 @@ impl VideoSink {
         })
     }
 
-    /// How it keeps up, to be looked at while it does.
+    /// Its state of keeping up, readable at any time.
     pub fn shown(&self) -> Arc<Shown> {
         self.shown.clone()
     }
@@ -469,14 +468,14 @@ const STDOUT: &str = "-";
 /// The system's error number for a pipe without a reader, the same on every Unix.
 const EPIPE: i32 = 32;
 
-/// True if the error of `fdsink` after a failed write has the system's words for a closed pipe, in whatever
+/// True if the error of `fdsink` after a failed write contains the system's text for a closed pipe, in any
 /// language: its errors have no number for that.
 fn is_closed_pipe(error: &str) -> bool {
     let said = std::io::Error::from_raw_os_error(EPIPE).to_string();
     said.split(" (os error").next().is_some_and(|words| error.contains(words))
 }
 
-/// Says which output failed, unless the error is about the installation or about what was typed.
+/// Names the failed output in an error, unless the error is about the installation or the typed text.
 fn named(name: &str, error: Error) -> Error {
     let name = name.to_owned();
     match error {

@@ -1,4 +1,5 @@
-//! The gate between the branch that reads sound and the muxer: when each packet passes, and its time.
+//! The gate between the branch that reads sound and the muxer: it decides when each packet passes, and its
+//! time.
 //!
 //! Pictures are at their stream time: the demuxer's position in the video, as in results. A demuxer may begin
 //! its running time with the first packet of a stream instead, so packets get their stream time here too.
@@ -10,7 +11,7 @@ use gst::prelude::*;
 use super::POLL;
 use lockon_core::locks::lock;
 
-/// Sound that is so late is noticed: a frame or two.
+/// Sound that is later than this is reported: a frame or two.
 const NOTICED: u64 = 50_000_000;
 
 /// Lets sound pass as far as the video has come.
@@ -25,13 +26,13 @@ pub(crate) struct Gate {
 struct GateState {
     /// Stream time of the input at which the output begins, once that is known.
     origin: Option<u64>,
-    /// Packets are so much later than what they hold, because an encoder put silence in front.
+    /// How much later packets are than their sound, because the encoder put silence in front.
     delay: u64,
     /// End of the last frame that was pushed, in the output.
     video_end: u64,
     /// Stream time of the last packet that came to the gate.
     last: i64,
-    /// No further frame comes.
+    /// No more frames come.
     is_closed: bool,
     /// The pipeline is shutting down: no thread waits here any more.
     is_open: bool,
@@ -55,7 +56,7 @@ impl Gate {
         self.lock().delay = ns;
     }
 
-    /// The container holds no times: sound that begins late begins at once there, which is reported.
+    /// The container stores no times: sound that begins late begins at once there, which is reported.
     pub(super) fn warn_if_late(&self, input: String) {
         self.lock().loses_place = Some(input);
     }
@@ -123,7 +124,7 @@ impl Gate {
                 }
             }
             if state.is_closed {
-                // The queue must be able to go on when the event arrives at the muxer.
+                // The queue must be able to continue when the event arrives at the muxer.
                 drop(state);
                 pad.push_event(gst::event::Eos::new());
                 return gst::PadProbeReturn::Drop;
@@ -134,7 +135,7 @@ impl Gate {
     }
 
     fn lock(&self) -> MutexGuard<'_, GateState> {
-        // The state is whole at every moment: a panic elsewhere leaves nothing half done.
+        // The state is consistent at every moment: a panic elsewhere leaves nothing half done.
         lock(&self.state)
     }
 }
@@ -144,7 +145,7 @@ pub(super) fn output_segment() -> gst::Event {
     gst::event::Segment::new(&gst::FormattedSegment::<gst::ClockTime>::new())
 }
 
-/// Time since the beginning of the video; below zero for what an edit list cuts off in front of it.
+/// Time since the beginning of the video; below zero for parts that an edit list cuts off in front of it.
 fn stream_time(pad: &gst::Pad, pts: Option<gst::ClockTime>) -> Option<i64> {
     let segment = pad.sticky_event::<gst::event::Segment>(0)?;
     let segment = segment.segment().downcast_ref::<gst::ClockTime>()?.to_owned();

@@ -1,13 +1,12 @@
 //! Decides whether a live source that ended was meant to end.
 //!
-//! GStreamer has one end of stream for all that can happen to a live source: `rtspsrc` sends it when the
-//! server says goodbye, and just so, without a word on the bus, when a server that froze has sent nothing for
-//! 25 s (its RTP session gives the sender up). The second
-//! must not end a run as the first does. They differ so:
+//! GStreamer has one end of stream for different events of a live source: `rtspsrc` sends it when the server
+//! says goodbye, and also, without a message on the bus, when a frozen server has sent nothing for 25 s (its
+//! RTP session drops the sender). The second must not end a run as the first does. They differ as follows:
 //!
-//! - **RTSP and RTP**: a sender that ends says so by an RTCP BYE (RFC 3550, 6.6). With it the end is one;
+//! - **RTSP and RTP**: a sender that ends says so by an RTCP BYE (RFC 3550, 6.6). With it the end is real;
 //!   without it the sender was lost.
-//! - **A camera** has no end: one that comes is a loss. So is the end of JPEG pictures over HTTP.
+//! - **A camera** has no end: an end is a loss. So is the end of JPEG pictures over HTTP.
 //! - **Everything else** (SRT, TCP, text of one's own such as `videotestsrc is-live=true num-buffers=50`) has
 //!   no message for it. An end that comes with the last frames was intended; one that comes after
 //!   [`QUIET`] of silence is taken for a time-out.
@@ -21,8 +20,8 @@ use std::time::{Duration, Instant};
 use gst::prelude::*;
 use lockon_core::locks::lock;
 
-/// An end that comes so long after the last frame is one of waiting, not of the stream. Shorter than the
-/// time-outs of GStreamer's network sources, longer than a sender takes from its last frame to its goodbye.
+/// An end this long after the last frame is a time-out, not the end of the stream. Shorter than the time-outs
+/// of GStreamer's network sources, longer than a sender needs from its last frame to its goodbye.
 const QUIET: Duration = Duration::from_secs(5);
 
 /// Jitter buffers and decoders deliver their last frames at the end: frames so shortly before it do not end a
@@ -41,13 +40,13 @@ pub(super) struct Ending {
     last_frame: Mutex<LastFrame>,
 }
 
-/// When a frame came last.
+/// The time of the last frame.
 #[derive(Debug, Default)]
 struct LastFrame {
     at: Option<Instant>,
     /// The last silence that a frame ended: when, and how long it was.
     broken: Option<(Instant, Duration)>,
-    /// How long that was ago when the end came.
+    /// The time from then to the end.
     silence: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! Errors of an input, with its name and what to try.
+//! Errors of an input, with its name and a remedy.
 
 use super::Input;
 use super::address::Server;
@@ -9,18 +9,18 @@ use lockon_core::error::Error;
 /// The error of an input without video.
 const NO_VIDEO_STREAM: &str = "it has no video stream";
 
-/// True for errors that may disappear by waiting: the source is not there. Other errors stay: the source is
-/// no video, has no decoder or asks for another password.
+/// True for errors that waiting may fix: the source is not available. Other errors stay: it is no video, has
+/// no decoder or requires another password.
 pub(super) fn may_pass(error: &Error) -> bool {
     matches!(error, Error::Unreachable { .. } | Error::Resource { .. })
 }
 
-/// True for what a broken stream can make of a source that gave video before.
+/// True for errors that a broken stream can cause in a source that gave video before.
 pub(super) fn has_fault(error: &Error) -> bool {
     matches!(error, Error::NoVideo { .. } | Error::Pipeline { .. })
 }
 
-/// While an input is opened, what fails is the input: its name helps more than an element's.
+/// While an input is opened, the error names the input: that helps more than an element's name.
 pub(super) fn in_words_of_the_input(error: Error, input: &Input) -> Error {
     let may_pass = may_pass(&error);
     match error {
@@ -42,7 +42,7 @@ pub(super) fn in_words_of_the_input(error: Error, input: &Input) -> Error {
     }
 }
 
-/// The error of an address that gave no video, with its server and what to try.
+/// The error of an address that gave no video, with its server and a remedy.
 pub(super) fn explained(error: Error, input: &Input, control: &Control) -> Error {
     let Input::Uri(uri) = input else { return error };
     if control.is_stopped() {

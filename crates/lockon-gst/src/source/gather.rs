@@ -1,8 +1,8 @@
-//! Pictures whose luma is no plane of bytes of its own: such planes are made of them by one copy.
+//! Makes planes of bytes, by one copy, for pictures whose luma is no such plane.
 //!
 //! - **Packed YUV** (`YUY2`): each sample is taken as it is.
-//! - **More than 8 bits a sample** (`P010_10LE`, `GRAY16_LE`): the upper 8 bits of each, which is what
-//!   `videoconvert dither=none` makes of them.
+//! - **More than 8 bits a sample** (`P010_10LE`, `GRAY16_LE`): the upper 8 bits of each, as `videoconvert
+//!   dither=none` does.
 //! - **RGB**: luma and chroma by the rule for still pictures ([`lockon_core::colour::of_rgb`]), so that a
 //!   template that was cut out of such a picture is found with a score of 1.
 //!
@@ -16,7 +16,7 @@ use lockon_core::frame::{Picture, PixelFormat, Plane, PlaneRef, Size};
 
 use super::picture::MappedFrame;
 
-/// GStreamer's names of the formats, and that of the planes that are made of them.
+/// GStreamer's names of the formats, and of the planes made from them.
 pub(super) const GATHERED: [(&str, &str); 44] = [
     ("YUY2", "Y42B"),
     ("UYVY", "Y42B"),
@@ -64,13 +64,13 @@ pub(super) const GATHERED: [(&str, &str); 44] = [
     ("BGRP", "Y444"),
 ];
 
-/// The planes that are made of a format of that name.
+/// The planes for a format of that name.
 pub(super) fn planes_of(name: &str) -> Option<PixelFormat> {
     let (_, planes) = GATHERED.iter().find(|(gathered, _)| *gathered == name)?;
     PixelFormat::from_name(planes)
 }
 
-/// Planes that were made of a picture.
+/// The planes made from a picture.
 #[derive(Default)]
 pub(super) struct Gathered(Vec<Plane>);
 
@@ -80,14 +80,14 @@ impl Picture for Gathered {
     }
 }
 
-/// Where the samples of one component lie.
+/// The layout of one component's samples.
 struct Samples<'a> {
     data: &'a [u8],
     /// Bytes from one row to the next, from one sample to the next, and to the first in a row.
     stride: usize,
     step: usize,
     first: usize,
-    /// By how much a sample of two bytes is shifted to be one of 8 bits.
+    /// The shift from a sample of two bytes to one of 8 bits.
     shift: u32,
     is_le: bool,
     is_wide: bool,
@@ -115,7 +115,7 @@ impl<'a> Samples<'a> {
         self.data.chunks(self.stride)
     }
 
-    /// True if a row has room for so many.
+    /// True if a row has room for so many samples.
     fn has(&self, samples: usize) -> bool {
         samples * self.step <= self.stride
     }

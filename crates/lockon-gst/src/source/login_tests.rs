@@ -1,4 +1,4 @@
-//! Servers that are named by others than the user do not get the login.
+//! Servers that the user did not name do not get the login.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -58,7 +58,7 @@ fn options(request: &str) -> Option<String> {
     request.starts_with("OPTIONS ").then(|| answer(request, "200 OK", header, ""))
 }
 
-/// A server that asks everybody for a login.
+/// A server that requires a login for everything.
 fn stranger() -> (u16, Requests) {
     serve(|request| options(request).unwrap_or_else(|| asks_for_login(request)))
 }
@@ -67,7 +67,7 @@ fn has_login(request: &str) -> bool {
     request.to_ascii_lowercase().contains("\r\nauthorization:")
 }
 
-/// Fails if a server was not asked, or got a login.
+/// Fails if a server got no request, or got a login.
 fn got_no_login(requests: &Requests) {
     let requests = requests.lock().unwrap();
     assert!(!requests.is_empty(), "it was not asked");
@@ -158,7 +158,7 @@ fn a_login_goes_to_no_server_that_an_http_server_redirects_to() {
     let error = refused(&with_login(uri("http", port, "cam"))).to_string();
     got_no_login(&asked);
     assert!(error.contains("it redirects to") && error.contains(&format!("127.0.0.1:{evil}/cam")), "{error}");
-    // The server that was typed gets it again where it redirects to itself.
+    // The typed server gets it again if it redirects to itself.
     let requests = requests.lock().unwrap();
     assert!(requests.iter().any(|head| head.starts_with("GET /moved?x ") && has_login(head)), "{requests:?}");
 }
@@ -173,7 +173,7 @@ fn a_playlist_behind_a_redirection_is_waited_for_with_its_login() {
         match request {
             request if !has_login(request) => asks_for_login(request),
             request if request.starts_with("GET /cam ") => moved("there/all.m3u8"),
-            // Relative to where it is, not to what was typed.
+            // Relative to its own address, not to the typed one.
             request if request.starts_with("GET /there/all.m3u8 ") => {
                 list("#EXT-X-STREAM-INF:BANDWIDTH=1\nlow.m3u8")
             }

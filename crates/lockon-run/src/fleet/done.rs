@@ -12,16 +12,16 @@ use lockon_core::error::{Error, Result};
 use lockon_core::output::Format;
 use lockon_gst::sink;
 
-/// How complete the results of a run are that may have been done before.
+/// How complete the results of an earlier run are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Completion {
-    /// None of its results are there.
+    /// No results exist.
     None,
-    /// A part is there, left by a run of the same request that was stopped or failed: these are its files.
+    /// A stopped or failed run of the same request left a part: these files.
     Part(Vec<PathBuf>),
-    /// All is there.
+    /// All results are complete.
     Done,
-    /// The files hold the answer to another question, or no results of lockon.
+    /// The files belong to another request, or are no results of lockon.
     Other,
 }
 
@@ -29,7 +29,7 @@ pub enum Completion {
 /// complete, and their first line has the digest of the request ([`Request::digest`]).
 ///
 /// # Errors
-/// `Usage` if it writes no JSON Lines to a file; `File` if what is there cannot be read; those of
+/// `Usage` if it writes no JSON Lines to a file; `File` if a file cannot be read; those of
 /// [`setup::load_templates`].
 pub fn completion(request: &Request) -> Result<Completion> {
     let is_lines =
@@ -41,15 +41,15 @@ pub fn completion(request: &Request) -> Result<Completion> {
     };
     let lines = Path::new(lines);
     let file = match lines.metadata() {
-        // Whatever goes through a pipe is not kept there, and to open one waits for its writer.
+        // A pipe keeps nothing, and opening one waits for its writer.
         Ok(found) if !found.is_file() => return Ok(Completion::None),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Completion::None),
         found => found.and_then(|_| File::open(lines)).map_err(Error::file("read", lines))?,
     };
     let (first, last) = ends(&file).map_err(Error::file("read", lines))?;
     if first.is_null() && file.metadata().is_ok_and(|file| file.len() == 0) {
-        // The run that wrote it was stopped before the first frame: there is nothing in it to lose. Nothing
-        // is known of the other files.
+        // The run that wrote it was stopped before the first frame: it contains nothing to lose. The other
+        // files may be anyone's.
         return Ok(Completion::Part(vec![lines.into()]));
     }
     let asked = request.digest(&setup::load_templates(&request.template)?);
@@ -145,7 +145,7 @@ mod tests {
         };
         let part = || Completion::Part(vec![lines.clone()]);
         let run = run_of(&request);
-        // Longer than what is read at first.
+        // Longer than the part that is read first.
         let frame = format!("{{\"type\":\"frame\",\"n\":\"{}\"}}\n", "x".repeat(9000));
         let summary = "{\"type\":\"summary\",\"interrupted\":false,\"frames\":1}\n";
         let whole_of = |request: &Request| format!("{}{frame}{summary}", run_of(request));
@@ -168,7 +168,7 @@ mod tests {
             std::fs::write(&lines, text).unwrap();
             assert_eq!(completion(&request).unwrap(), expected, "{text:.200}");
         }
-        // An empty file belongs to no request, and shows nothing of the others.
+        // An empty file belongs to no request, and says nothing about the others.
         std::fs::write(&lines, "").unwrap();
         let with_video = Request { output: vec![video.clone()], ..request.clone() };
         assert_eq!(completion(&with_video).unwrap(), part());
@@ -183,10 +183,10 @@ mod tests {
         std::fs::write(&lines, &whole).unwrap();
         let other = Request { min_score: 0.5, ..request.clone() };
         assert_eq!(completion(&other).unwrap(), Completion::Other);
-        // Where and how it is done changes nothing.
+        // The number of threads and the depth change nothing.
         let same = Request { threads: Some(3), depth: Some(7), ..request.clone() };
         assert_eq!(completion(&same).unwrap(), Completion::Done);
-        // Files that the run did not write are not its.
+        // Files that the run did not write do not belong to it.
         request.output = vec![video.clone()];
         assert_eq!(completion(&request).unwrap(), part());
         std::fs::write(&lines, whole_of(&request).replace("false", "true")).unwrap();

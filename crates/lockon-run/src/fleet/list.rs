@@ -1,4 +1,4 @@
-//! Lists of videos, and what several runs must not ask for together.
+//! Lists of videos, and checks for options that several runs cannot share.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use lockon_core::text;
 use lockon_gst::source::Input;
 
 /// Reads a list of videos: a line each, an INPUT as it is typed, or a job as `--print-job=json` writes it;
-/// what a line does not say is as in `base`. Empty lines, and those that begin with `#`, say nothing. `-`
-/// is standard input.
+/// options that a line does not have are those of `base`. Empty lines, and lines that begin with `#`, are
+/// ignored. `-` is standard input.
 ///
 /// # Errors
 /// `File` if it cannot be read; `Usage` if a line is wrong, with its number.
@@ -36,8 +36,8 @@ pub fn read_list(path: &Path, base: &Request) -> Result<Vec<Request>> {
     lines.map(read).collect()
 }
 
-/// Refuses what several runs cannot do at the same time: write the same file, all write to standard output,
-/// read a file that another writes, let the user draw a box on the screen.
+/// Refuses requests that several runs cannot do at the same time: write the same file, all write to standard
+/// output, read a file that another writes, let the user draw a box on the screen.
 ///
 /// # Errors
 /// `Usage`, which names both videos and the remedy.

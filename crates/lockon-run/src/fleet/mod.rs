@@ -1,8 +1,8 @@
 //! Many videos at once: a run of its own for each, in one process.
 //!
-//! Runs share what the process has once: the devices that are open, the kernels that are loaded, the pools
-//! of threads. Each has its own thread for the engine, its own pipeline, and its own results, which are
-//! those of a run that is alone, to the bit. One that fails leaves the others as they are.
+//! Runs share the open devices, the loaded kernels and the pools of threads of the process. Each has its own
+//! thread for the engine, its own pipeline, and its own results, equal to the bit to those of a run that is
+//! alone. A failed run does not affect the others.
 //!
 //! ```no_run
 //! use lockon_run::fleet::{Entry, Fleet};
@@ -51,7 +51,7 @@ use lockon_gst::launch;
 pub use done::{Completion, completion};
 pub use list::{check, read_list};
 
-/// A run that is to be done.
+/// A run to do.
 pub struct Entry {
     /// The name in messages and metrics.
     pub name: String,
@@ -68,7 +68,7 @@ pub struct Entry {
 type Opened = dyn FnOnce(&mut Run) -> Result<()> + Send;
 
 impl Entry {
-    /// A run under a name.
+    /// A run with a name.
     pub fn new(name: impl Into<String>, request: Request) -> Self {
         let adapt = Box::new(|prepared| prepared);
         Self { name: name.into(), request, outlets: Vec::new(), opened: None, adapt }
@@ -80,8 +80,7 @@ impl Entry {
         Self { outlets, ..self }
     }
 
-    /// Returns this entry for a video that is a file that is open already: see
-    /// [`crate::run::Prepared::reading`].
+    /// Returns this entry for a video from an open file: see [`crate::run::Prepared::reading`].
     #[must_use]
     pub fn reading(self, file: Arc<File>) -> Self {
         self.adapted(move |prepared| prepared.reading(file))
@@ -131,13 +130,13 @@ pub struct Ended {
     pub name: String,
     /// The request that was run.
     pub request: Request,
-    /// The work that was done; nothing if the run did not begin.
+    /// The work that was done; empty if the run did not begin.
     pub summary: Summary,
     /// The error, if the run failed.
     pub outcome: Result<()>,
 }
 
-/// How many runs there are.
+/// The number of runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Runs that wait for others to end.
@@ -230,7 +229,7 @@ impl Fleet {
         first..self.next
     }
 
-    /// Ends a run, whose outputs are closed properly. One that waits does not begin.
+    /// Ends a run and completes its outputs. A waiting run does not begin.
     pub fn remove(&self, id: RunId) {
         let mut state = self.shared.state();
         if let Some(control) = state.running.get(&id) {
@@ -310,7 +309,7 @@ impl Shared {
         Task { id, entry, control, is_file }
     }
 
-    /// Does a run. After a file, also does the files that wait for a place.
+    /// Does a run, and after a file the files that wait for a place.
     fn work(&self, task: Task, share: Share) {
         let mut next = Some(task);
         while let Some(task) = next {
@@ -323,7 +322,7 @@ impl Shared {
                 None
             };
             drop(state);
-            // Nothing receives the ends any more while the fleet is dropped.
+            // While the fleet is dropped there is no receiver for the ends.
             let _ = self.tell.send(ended);
         }
     }
@@ -388,8 +387,7 @@ impl Task {
     }
 }
 
-/// Returns how many files are processed at a time by default: as many as there are cores, and twice as many
-/// where a GPU does the work.
+/// Returns the default number of files processed at a time: the number of cores, or twice that with a GPU.
 pub fn usual_jobs(request: &Request) -> usize {
     let on_gpu = match request.backend {
         BackendChoice::Cpu => false,

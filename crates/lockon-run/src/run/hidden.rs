@@ -1,4 +1,4 @@
-//! Names in `--blur` and `--pixelate` that nothing has: what they should hide would be open to everybody.
+//! Checks names in `--blur` and `--pixelate`: if no track or template has a name, nothing would be hidden.
 
 use super::NamedTemplate;
 use crate::request::Request;
@@ -14,13 +14,13 @@ fn subjects(request: &Request) -> impl Iterator<Item = (&'static str, &Subject)>
     blurred.chain(request.pixelate.iter().map(|subject| ("--pixelate", subject)))
 }
 
-/// The names of the tracks and templates that are given.
+/// The names of the given tracks and templates.
 fn names<'a>(request: &'a Request, templates: &'a [NamedTemplate]) -> impl Iterator<Item = &'a str> {
     let tracks = request.track.iter().filter_map(|track| track.name.as_deref());
     tracks.chain(templates.iter().map(|named| &**named.template.name()))
 }
 
-/// True if what is meant is there before the first frame.
+/// True if the subject exists before the first frame.
 fn is_given(subject: &Subject, request: &Request, templates: &[NamedTemplate]) -> bool {
     match subject {
         Subject::All => true,
@@ -29,10 +29,10 @@ fn is_given(subject: &Subject, request: &Request, templates: &[NamedTemplate]) -
     }
 }
 
-/// Refuses names that nothing has nor can get.
+/// Refuses names that no track or template has or can get.
 ///
 /// # Errors
-/// `Usage`, with the names that there are.
+/// `Usage`, with the existing names.
 pub(super) fn check(request: &Request, templates: &[NamedTemplate]) -> Result<()> {
     // Orders add tracks and templates, and a detector has its own names.
     let is_open = request.control.is_some()

@@ -1,4 +1,4 @@
-//! The frames of a run's video, which can go on at another place.
+//! The frames of a run's video, which can jump to another place.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +20,8 @@ const STEP_BACK_NS: u64 = 1_000_000_000;
 /// The frames of a video. A jump opens the file again and decodes it from the key frame before that place.
 ///
 /// A decoder that begins there does not know how many frames came before. Numbers after a jump are therefore
-/// computed from times and the frame rate, from the first frame of the run on; where the rate is constant
-/// they are those of the whole video.
+/// computed from times and the frame rate, from the first frame of the run on; if the rate is constant they
+/// are those of the whole video.
 pub(super) struct Playback {
     frames: Excerpt<VideoSource>,
     /// How to open the video again, and which part of it; `None` where the run cannot jump.
@@ -99,7 +99,7 @@ impl Playback {
         self.before.with(&self.frames)
     }
 
-    /// The next step of the run, from the next one of the source.
+    /// The run's next step, from the source's next one.
     fn next(&mut self, next: Next) -> Result<Next> {
         match next {
             Next::Frame(frame) => {
@@ -131,8 +131,8 @@ impl Playback {
         self.first.and_then(|first| first.pts_ns).unwrap_or(0)
     }
 
-    /// A time at or before the last frame, and after the one before it, if frames are as regular as the video
-    /// says.
+    /// A time at or before the last frame, and after the one before it, if frames are as regular as the
+    /// video's rate.
     fn last_ns(&self, part: Part) -> u64 {
         let source = self.frames.source();
         let end = match part.end {
@@ -167,7 +167,7 @@ impl Playback {
     }
 
     /// The end of the video, unless a jump went past the last frame: then that frame is next. A file may last
-    /// longer than its pictures, or shorter than it says.
+    /// longer than its pictures, or be shorter than its header says.
     fn step_back(&mut self) -> Result<Next> {
         let Some(Landing { ns, back_ns, .. }) = self.jump.take() else { return Ok(Next::End) };
         let last = self.frames.missed().and_then(|last| last.pts_ns).filter(|last| *last < ns);
@@ -186,8 +186,9 @@ fn shift(first: &FrameMeta, frame: &Frame, rate: f64) -> i64 {
 }
 
 impl Jump for Playback {
-    /// Times before the first frame of the run are that frame's, times after the last frame that one's, at
-    /// which the run pauses. A file that cannot be opened again stays where it is, with a warning.
+    /// A time before the first frame of the run means that frame; a time after the last frame means the last
+    /// one, where the run pauses. If the file cannot be opened again, the run stays where it is, with a
+    /// warning.
     fn jump_to(&mut self, ns: u64) -> Result<bool> {
         let Some((_, part)) = self.again else { return Ok(false) };
         if self.first.is_none() {

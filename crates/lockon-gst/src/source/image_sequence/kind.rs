@@ -1,4 +1,4 @@
-//! Kinds of pictures: what they are called, and what decodes them in a pipeline of GStreamer's own elements.
+//! Kinds of pictures: their names, and their decoders in a pipeline of GStreamer's own elements.
 
 use std::io::Read;
 use std::path::Path;
@@ -10,9 +10,10 @@ use lockon_core::still;
 pub(super) struct PictureKind {
     pub(super) endings: &'static [&'static str],
     pub(super) caps: &'static str,
-    /// Decodes it in the text of a pipeline.
+    /// Its decoder, in the text of a pipeline.
     pub(super) decoder: &'static str,
-    /// A folder's pictures are of this kind only if there are none of the others: it may lie beside them.
+    /// A folder's pictures have this kind only if the folder has no other kind: such files may lie beside
+    /// others.
     pub(super) is_rare: bool,
 }
 
