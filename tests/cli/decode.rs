@@ -73,6 +73,25 @@ fn a_gif_that_is_cut_off_ends_too() {
 }
 
 #[test]
+fn a_video_that_ends_long_before_the_length_that_its_file_states_gives_a_warning() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    place.gst(
+        "videotestsrc num-buffers=100 pattern=snow ! video/x-raw,width=96,height=64,framerate=25/1 ! \
+         x264enc key-int-max=5 ! flvmux ! filesink location=whole.flv",
+    );
+    let whole = std::fs::read(place.path("whole.flv")).unwrap();
+    std::fs::write(place.path("half.flv"), &whole[..whole.len() / 2]).unwrap();
+    let warning = "the file states a length of";
+    let said = stderr(&succeeds(place.lockon(&format!("run whole.flv {WORK}"))));
+    assert!(!said.contains(warning), "{said}");
+    let said = stderr(&succeeds(place.lockon(&format!("run half.flv {WORK}"))));
+    assert!(said.contains("half.flv: its last frame is at") && said.contains(warning), "{said}");
+    // A part that was asked for is no shortfall.
+    let said = stderr(&succeeds(place.lockon(&format!("run whole.flv {WORK} --max-frames 10"))));
+    assert!(!said.contains(warning), "{said}");
+}
+
+#[test]
 fn a_file_without_sound_is_split_without_a_word_of_sound() {
     let place = Place { dir: tempfile::tempdir().unwrap() };
     let mut both = Vec::new();

@@ -249,6 +249,18 @@ fn is_of(pad: &gst::Pad, kinds: &[&str]) -> bool {
     caps.structure(0).is_some_and(|s| kinds.iter().any(|kind| s.name().starts_with(kind)))
 }
 
+/// True if the element takes the streams of a container apart.
+fn is_demuxer(element: &gst::Element) -> bool {
+    let class = class_of(element);
+    class.contains("Demuxer") && !class.contains("Metadata")
+}
+
+/// True if the pipeline reads a container, whose length its headers or indexes state. The length of a bare
+/// stream is estimated from its bit rate.
+pub(super) fn has_container(pipeline: &gst::Pipeline) -> bool {
+    pipeline.iterate_recurse().into_iter().flatten().any(|element| is_demuxer(&element))
+}
+
 /// The pads at which the streams of a pipeline leave what takes them apart: its last demuxer, else its
 /// source.
 fn stream_pads(pipeline: &gst::Pipeline) -> Vec<gst::Pad> {
@@ -257,11 +269,9 @@ fn stream_pads(pipeline: &gst::Pipeline) -> Vec<gst::Pad> {
     elements.retain(|element| {
         !element.is::<gst::Bin>() || element.factory().is_some_and(|f| f.name() == "rtspsrc")
     });
-    let is_demuxer = |element: &&gst::Element| {
-        let class = class_of(element);
-        class.contains("Demuxer") && !class.contains("Metadata")
-            || element.factory().is_some_and(|f| f.name() == "rtspsrc")
-    };
+    let is_rtsp =
+        |element: &gst::Element| element.factory().is_some_and(|factory| factory.name() == "rtspsrc");
+    let is_demuxer = |element: &&gst::Element| is_demuxer(element) || is_rtsp(element);
     let with_streams = |element: &&gst::Element| !element.src_pads().is_empty();
     let demuxer = elements.iter().find(|element| is_demuxer(element) && with_streams(element));
     if let Some(demuxer) = demuxer {

@@ -102,6 +102,9 @@ const AFTER_ERROR: Duration = Duration::from_secs(1);
 /// HTTP is lost. Longer than sources pause.
 const GONE: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 15 });
 
+/// A video may end this long before its file does, and a tenth of the length earlier: sound often goes on.
+const SHORTFALL: Duration = Duration::from_secs(1);
+
 /// How long after a resource complained an end is its consequence.
 const TROUBLE: Duration = Duration::from_secs(5);
 
@@ -116,6 +119,8 @@ pub struct VideoSource {
     /// A file that plays at its own speed, before its second frame is requested.
     is_paused: bool,
     duration_ns: Option<u64>,
+    /// The length that the file's container states.
+    stated_ns: Option<u64>,
     /// The missing part of the file, reported after the existing frames.
     truncation: Option<Truncation>,
     /// When the last frame was delivered, or the source opened.
@@ -364,10 +369,24 @@ impl VideoSource {
             self.state = SourceState::Failed;
             return Err(error);
         }
-        match self.truncation.take() {
+        if let Some(found) = self.truncation.take() {
             // Returned once; after that the video has ended.
-            Some(found) => Err(no_video(&self.spec.input, found.to_string())),
-            None => Ok(Next::End),
+            return Err(no_video(&self.spec.input, found.to_string()));
+        }
+        self.compare_with_stated_length();
+        Ok(Next::End)
+    }
+
+    /// Warns if a file's video ended long before the length that its container states. Demuxers of Matroska,
+    /// ASF and FLV end without an error at data that they cannot read.
+    fn compare_with_stated_length(&self) {
+        let (Some(stated), Some(last)) = (self.stated_ns, self.times.last()) else { return };
+        if stated.saturating_sub(last) > SHORTFALL.as_nanos() as u64 + stated / 10 {
+            let [last, stated] = [last, stated].map(|ns| ns as f64 / 1e9);
+            tracing::warn!(
+                "{}: its last frame is at {last:.1} s, and the file states a length of {stated:.1} s: a part may be damaged or missing",
+                self.spec.input
+            );
         }
     }
 

@@ -456,6 +456,8 @@ impl Prerolled {
                 .map_err(|error| in_words_of_the_input(error, &spec.input))?;
         }
         let truncation = spec.file().and_then(|path| truncated::truncation(&path));
+        let stated_ns =
+            duration_ns.filter(|_| spec.file().is_some() && super::info::has_container(running.pipeline()));
         let connection = Connection {
             samples,
             running,
@@ -486,6 +488,7 @@ impl Prerolled {
             is_real_time,
             is_paused,
             duration_ns,
+            stated_ns,
             truncation,
             heard: Instant::now(),
             times: PtsInterpolator::default(),
