@@ -110,7 +110,8 @@ pub fn check(runs: &[(String, Request)]) -> Result<()> {
     let specs = runs.iter().map(|(_, request)| Ok(request.input_files(&request.parsed_input()?)));
     let inputs = specs.collect::<Result<Vec<_>>>()?.concat();
     let outputs: Vec<_> = runs.iter().flat_map(|(_, request)| request.output_files()).collect();
-    files::check_distinct(&inputs, &outputs)
+    files::check_distinct(&inputs, &outputs)?;
+    runs.iter().try_for_each(|(_, request)| request.check_numbered(&inputs))
 }
 
 #[cfg(test)]
@@ -177,6 +178,12 @@ mod tests {
         };
         assert!(said(&[stdin("a"), stdin("b")]).contains("a and b are both read from standard input"));
         check(&[stdin("a"), run("b", "b.jsonl")]).unwrap();
+        let (name, request) = run("still-007.png", "n.jsonl");
+        let template = Request { template: vec![name.clone()], ..request };
+        let (name, request) = run("b", "b.jsonl");
+        let numbered = Request { output: vec!["still-%03d.png".into()], ..request };
+        let both = said(&[("a".into(), template), (name, numbered)]);
+        assert!(both.contains("still-007.png is both input and output"), "{both}");
         check(&[run("a", "-")]).unwrap();
         check(&[run("a", "x.jsonl"), run("b", "-")]).unwrap();
     }

@@ -164,7 +164,7 @@ impl Request {
     }
 
     /// Refuses numbered pictures that would replace pictures that are read.
-    fn check_numbered(&self, inputs: &[PathBuf]) -> Result<()> {
+    pub(crate) fn check_numbered(&self, inputs: &[PathBuf]) -> Result<()> {
         for numbered in self.output.iter().filter_map(|path| Numbered::of(path)) {
             if let Some(input) = inputs.iter().find(|input| numbered.has(input)) {
                 return Err(Error::Usage(format!("{} is both input and output", text::path(input))));
