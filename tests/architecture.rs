@@ -124,17 +124,52 @@ fn modules_of_the_core_use_the_rows_below_their_own() {
     assert!(broken.is_empty(), "\n{broken}");
 }
 
-/// The modules that a text names behind `crate::`, with their lines. `backend::cpu` counts as one.
+/// The modules that a text names behind `crate::`, with their lines; each of several in braces.
+/// `backend::cpu` counts as one.
 fn uses_of_crate(bare: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (at, _) in bare.match_indices("crate::") {
         let line = 1 + bare[..at].matches('\n').count();
         let rest = &bare[at + "crate::".len()..];
-        let module = &rest[..word_length(rest)];
-        let is_cpu = module == "backend" && rest[module.len()..].starts_with("::cpu");
-        found.push((line, if is_cpu { "backend::cpu".to_owned() } else { module.to_owned() }));
+        for rest in members(rest) {
+            let module = &rest[..word_length(rest)];
+            let is_cpu = module == "backend" && rest[module.len()..].starts_with("::cpu");
+            found.push((line, if is_cpu { "backend::cpu".to_owned() } else { module.to_owned() }));
+        }
     }
     found
+}
+
+/// The paths of a list in braces, `{a, b::{c, d}}`; a path without braces is the only one.
+fn members(rest: &str) -> Vec<&str> {
+    let Some(list) = rest.strip_prefix('{') else { return vec![rest] };
+    let (mut depth, mut start, mut members) = (1, 0, Vec::new());
+    for (at, c) in list.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 || (depth == 1 && c == ',') {
+            members.push(list[start..at].trim());
+            start = at + 1;
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    members.retain(|member| !member.is_empty());
+    members
+}
+
+#[test]
+fn modules_in_braces_count_each() {
+    let used = |text: &str| uses_of_crate(text).into_iter().map(|(_, module)| module).collect::<Vec<_>>();
+    assert_eq!(used("use crate::frame::{Frame, Size};"), ["frame"]);
+    assert_eq!(
+        used("use crate::{\n    frame::{self, Size},\n    backend::cpu,\n};"),
+        ["frame", "backend::cpu"]
+    );
 }
 
 /// Tables cannot be broken into lines, nor can text that is pasted into a shell.
