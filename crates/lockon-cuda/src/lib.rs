@@ -3,10 +3,10 @@
 //!
 //! A frame's way: `submit` writes it into the slot's pinned buffer and puts its upload, its kernels, the copy
 //! of its mask and the publishing of its results into their streams; nothing waits. A frame that lies on the
-//! device (`surface.rs`) is copied there, in the place of the upload. Events in the
-//! streams order them: each frame's upload follows the one before, its kernels follow its upload and the
-//! kernels before, its mask the threshold, its results the search. `wait_next` waits for the oldest slot's
-//! last event, and is the only one that does; the frames behind it go on meanwhile.
+//! device (`surface.rs`) is copied there, in the place of the upload. Events in the streams order them: each
+//! frame's upload follows the one before, its kernels follow its upload and the kernels before, its mask the
+//! threshold, its results the search. Only `wait_next` waits, for the oldest slot's last event; the frames
+//! behind it continue meanwhile.
 //!
 //! So a frame takes as long as the slowest of these, an upload as a rule. Events that measure time are in
 //! streams that no code waits for: between two uploads or two kernels each would cost up to 2 us.
@@ -94,7 +94,7 @@ pub fn open(standing: Standing, options: &Options, number: usize) -> Result<Box<
 pub struct Cuda {
     work: Work,
     depth: usize,
-    /// Knows what a failed call leaves behind: no slot is touched after one.
+    /// Remembers a failed call: after one no slot is touched.
     ring: Ring<Slot>,
 }
 
@@ -103,7 +103,7 @@ struct Work {
     gpu: Gpu,
     standing: Standing,
     plan: Option<PlannedSearch>,
-    /// Expands luma after its upload, if it is of limited range and is to be of full range.
+    /// Expands luma of limited range after its upload, if full range was requested.
     expand: Option<Expand>,
     streams: Streams,
     /// Does the standing work of all frames, one after the other: side by side two would both take as long,
@@ -262,8 +262,8 @@ impl Work {
         Ok(())
     }
 
-    /// Puts a frame that was taken in, and all that is to be done to it, into the streams. `before` is the
-    /// slot that was submitted before, if that is in flight.
+    /// Puts a frame in a slot, and all its work, into the streams. `before` is the slot that was submitted
+    /// before, if that is in flight.
     #[expect(unsafe_code, reason = "the device works on the slot's memory after this has returned")]
     fn start(&mut self, slot: &mut Slot, before: Option<&Slot>) -> Result<()> {
         if slot.graph.is_none() {
@@ -504,7 +504,7 @@ impl Times {
     }
 }
 
-/// One place of the ring: buffers on both sides, and events in the streams.
+/// A slot of the ring: buffers on both sides, and events in the streams.
 struct Slot {
     meta: Option<FrameMeta>,
     /// Rows as they lie on the device.
@@ -556,7 +556,7 @@ impl Picture for HostMask {
     }
 }
 
-/// Masks that were lent, to be used again when everybody has dropped them.
+/// Lent masks, reused after all holders have dropped them.
 struct MaskPool {
     gpu: Gpu,
     size: Size,

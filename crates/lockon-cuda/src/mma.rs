@@ -367,7 +367,7 @@ impl Prepared {
         let area = positions.area();
         assert!(region.is_inside(frame.size) && map.len() >= area, "{region} in {}", frame.size);
         assert!(sums.iter().all(|sums| sums.len() >= area), "sums of {region}");
-        // Blocks add to what is there.
+        // Blocks add to the existing values.
         stream.clear(map, area)?;
         if self.mask.is_some() {
             for sums in sums.iter_mut() {

@@ -235,7 +235,7 @@ fn pair(module: &Module, plain: &'static str, masked: &'static str) -> Result<[K
 }
 
 impl NccKernels {
-    /// None loaded yet.
+    /// No kernel is loaded yet.
     pub(super) fn new(gpu: &Gpu) -> Self {
         Self { gpu: gpu.clone(), map: OnceCell::new(), constant: OnceCell::new(), resident: None }
     }
@@ -273,7 +273,7 @@ impl NccKernels {
         })
     }
 
-    /// Loads what searches with `kernel` need, so that the first of them need not.
+    /// Loads the code that searches with `kernel` need, so that the first search need not.
     pub(super) fn prepare(&self, kernel: NccKernel, stream: &Stream) -> Result<()> {
         match kernel {
             NccKernel::Wgmma => {}

@@ -218,7 +218,7 @@ impl PlannedSearch {
             _ => None,
         };
         if [NccKernel::Wgmma, NccKernel::Mma, NccKernel::MmaMap].into_iter().any(has) {
-            // Lanes with other streams may search for what was prepared in this one.
+            // Lanes with other streams may search for templates that were prepared in this one.
             stream.wait()?;
         }
         let selector = Selector::new(&bank);
@@ -248,7 +248,7 @@ impl PlannedSearch {
         }
     }
 
-    /// Turns what the device found into matches.
+    /// Turns the device's candidates into matches.
     pub(super) fn select(
         &self,
         found: impl Iterator<Item = FoundPeak>,
@@ -296,7 +296,7 @@ impl<'a> WindowSearch<'a> {
     }
 }
 
-/// A stream, and what one search at a time needs.
+/// A stream, and the memory that one search at a time needs.
 pub(super) struct Lane {
     pub(super) stream: Stream,
     pub(super) kernels: NccKernels,
@@ -357,7 +357,7 @@ impl CandidateList {
         had_too_many_suspects && !self.is_with_maps
     }
 
-    /// Makes room for what had none: for as many candidates as there were, or score maps from now on.
+    /// Makes room after an overflow: for as many candidates as there were, or score maps from now on.
     fn make_room(&mut self, gpu: &Gpu) -> Result<()> {
         if self.needs_maps() {
             self.is_with_maps = true;
@@ -441,7 +441,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Starts handing to the host, by way of `stream`, what was found since the last time: the counts and the
+    /// Starts passing to the host, through `stream`, the findings since the last time: the counts and the
     /// first candidates. The next search starts with an empty list.
     ///
     /// # Safety
@@ -545,7 +545,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Fills what a search writes with what no search leaves there.
+    /// Fills the outputs of a search with values that no search leaves there.
     #[cfg(test)]
     pub(super) fn poison(&mut self) -> Result<()> {
         let Self { stream, columns: [s, ss], map, .. } = self;

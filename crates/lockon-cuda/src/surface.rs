@@ -1,4 +1,4 @@
-//! Pictures that decoders left on the device: what the host asks of them, made by kernels/surface.cu.
+//! Pictures that decoders left on the device, and the host's requests to them, done by kernels/surface.cu.
 //!
 //! Each caller waits for its answer, on a stream of its own with a high priority, so that a tracker's windows
 //! need not wait for the next frame's search. Kernels write the answers straight into page-locked memory:
@@ -236,7 +236,7 @@ impl Shared {
             }
         };
         let asked = ask(&room.stream, &mut room.answer);
-        // Also where it failed: what was started may still write.
+        // Also after a failure: started work may still write.
         let waited = room.stream.wait();
         asked.and(waited)?;
         self.traffic.add_down(length);
@@ -460,7 +460,7 @@ impl DevicePicture {
         Ok(plane)
     }
 
-    /// Keeps the first error; the answer is what is given where nothing can be read.
+    /// Keeps the first error; the answer is the default for pictures that cannot be read.
     fn note(&self, error: Error) {
         let fault = match error {
             Error::Backend { fault, .. } => fault,
@@ -505,7 +505,7 @@ impl Copied {
             at += rows.pitch * size.height;
             planes.push(Rectangle { rows, size });
         }
-        // Also where it failed: what was started still writes.
+        // Also after a failure: started work still writes.
         copied.and(stream.wait())?;
         Ok((planes, Self { device: device.clone(), bytes: Some(bytes) }))
     }
@@ -571,7 +571,7 @@ impl Drop for Copied {
 impl Drop for DevicePicture {
     fn drop(&mut self) {
         let mut free = lock(&self.device.planes);
-        // Sinks have a few at a time; what has another size is of no use any more.
+        // Sinks have a few at a time; buffers of another size are of no use any more.
         let sizes: Vec<_> = self.planes.iter().map(|plane| plane.size.area()).collect();
         free.retain(|plane| sizes.contains(&plane.len()));
         for plane in self.on_host.iter_mut().filter_map(OnceLock::take) {

@@ -176,8 +176,8 @@ impl Settler {
         Ok(Self { settle: module.kernel("settle")?, multiprocessors })
     }
 
-    /// Scores exactly what a search in this stream has left of its suspects, and appends the peaks to
-    /// `found`, without waiting.
+    /// Scores the suspects of a search in this stream exactly, and appends the peaks to `found`, without
+    /// waiting.
     ///
     /// # Panics
     /// If the words are those of a template of another size.

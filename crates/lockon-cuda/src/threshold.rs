@@ -86,7 +86,7 @@ pub(super) struct Thresholder {
     steps: Steps,
 }
 
-/// How a pixel is compared, with what can be computed before a frame is there.
+/// The comparison of a pixel, with the numbers that can be computed before a frame.
 enum Rule {
     Mean {
         scale: f32,
@@ -102,7 +102,7 @@ enum Rule {
     },
 }
 
-/// The kernels that make the mask, with what one leaves for the next.
+/// The kernels that make the mask, with the memory between them.
 enum Steps {
     /// With the Gaussian's matrices, or nothing where boxes are summed.
     Fused {

@@ -31,7 +31,7 @@ const PTX: &str = include_str!("../../../kernels/ptx/ncc_wgmma.ptx");
 /// are the most: 5184 of `exact`, 420 of `lists`, 312 of `barrier_words` and 64 of `patterns`.
 const RESERVED_SHARED: usize = 7168;
 
-/// Largest template: sums of its products and what they begin at stay below 2^31.
+/// Largest template: sums of its products, with their start values, stay below 2^31.
 const MAX_WIDTH: usize = 128;
 const MAX_HEIGHT: usize = 256;
 const MAX_AREA: usize = 32_768;

@@ -37,13 +37,13 @@ use lockon_core::text;
 /// Clips that are encoded at once; more would leave no processor time for the search.
 const MOST_AT_ONCE: usize = 8;
 
-/// Bytes of frames that are kept for clips that may begin or go on.
+/// Bytes of frames kept for clips that may begin or continue.
 const MOST_KEPT: usize = 1 << 30;
 
 /// Encoders that may complete their files while others begin.
 const MOST_ENDING: usize = 8;
 
-/// Where clips go, and what they hold.
+/// The names and contents of clips.
 #[derive(Debug, Clone)]
 pub struct ClipSpec {
     /// The files' names: `{name}` is the appearance's name, `{n}` its number.
@@ -123,7 +123,7 @@ fn is_of(pattern: &str, name: &str) -> bool {
     name.strip_prefix('{').is_some_and(|name| is_of(&rest[1..], name))
 }
 
-/// A name without what a file's name cannot have.
+/// A name without characters that a file's name cannot have.
 fn harmless(name: &str) -> String {
     let kept = |c: char| if c == '/' || c == '\\' || c.is_control() { '_' } else { c };
     let name: String = name.chars().map(kept).take(80).collect();
@@ -179,7 +179,7 @@ struct Copier {
     thread: JoinHandle<Result<()>>,
 }
 
-/// An appearance that is to be copied.
+/// An appearance to copy.
 struct Cut {
     label: String,
     from_ns: u64,
@@ -207,7 +207,7 @@ struct Reservation {
     _file: Option<File>,
 }
 
-/// A picture in the host's memory: what a decoder lends is not kept.
+/// A picture in the host's memory: buffers of the decoder are not kept.
 struct Copy(Vec<Plane>);
 
 impl Picture for Copy {
@@ -370,7 +370,7 @@ impl Clips {
         Error::Output { name: self.wanted.pattern.clone(), reason: reason.to_owned() }
     }
 
-    /// Keeps a frame for clips that begin or go on later.
+    /// Keeps a frame for clips that begin or continue later.
     fn keep(&mut self, delivery: &Delivery<'_>, ns: u64) -> Result<()> {
         let frame = delivery.frame;
         let planes = (0..frame.format.pixels.planes()).map(|i| frame.picture.plane(i).to_plane()).collect();

@@ -116,7 +116,7 @@ pub(crate) fn copy(job: &CopyJob) -> Result<()> {
 }
 
 fn try_copy(job: &CopyJob, container: &Container, is_created: &mut bool) -> Result<(), String> {
-    // A run that was asked to end still completes its clips.
+    // A run that must end still completes its clips.
     let control = Control::new();
     let reading = Reading::video(&job.file, &control)?;
     let hears = job.has_sound && reading.has_sound;
@@ -162,7 +162,7 @@ fn try_copy(job: &CopyJob, container: &Container, is_created: &mut bool) -> Resu
                 writing.push_sound(heard, base)?;
                 sound = next_sound()?;
             }
-            // None belongs to the clip any more.
+            // No later packet belongs to the clip.
             Some(_) => writing.end_sound(),
             None if sound.is_none() => writing.end_sound(),
             None => {}
@@ -550,8 +550,8 @@ fn parser_of(caps: &gst::Caps) -> Option<&'static str> {
     })
 }
 
-/// Adds to the caps of VP9 what they lack: the MP4 muxer of GStreamer 1.22 crashes without a place of the
-/// colour samples, which most VP9 does not state. Unstated, they lie on samples of the luma.
+/// Completes the caps of VP9: the MP4 muxer of GStreamer 1.22 crashes without a place of the colour samples,
+/// which most VP9 does not state. Unstated, they lie on samples of the luma.
 fn complete_caps(out: &gst::Pad) {
     out.add_probe(gst::PadProbeType::EVENT_DOWNSTREAM, |pad, info| {
         launch::guarded(pad, gst::PadProbeReturn::Ok, || {

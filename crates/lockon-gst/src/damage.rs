@@ -1,4 +1,4 @@
-//! Counts what demuxers and decoders complain of and go on from.
+//! Counts errors that demuxers and decoders report before they continue.
 //!
 //! Demuxers warn on the bus: packets of a transport stream that are missing. Decoders are silent there. A
 //! damaged packet is concealed as far as that goes: the frame comes out, with no flag on it. The only trace
@@ -32,7 +32,7 @@ impl Errors {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// From now on what the calling thread complains of is counted here.
+    /// Counts the calling thread's errors here from now on.
     pub(super) fn are_of_this_thread(&self) {
         // A thread that ends has nothing to count any more.
         let _ = OF_THREAD.try_with(|of_thread| {
@@ -88,7 +88,7 @@ impl Drop for Company {
     }
 }
 
-/// libav's demuxer of GIF says so at the end of each file, whole or not.
+/// libav's GIF demuxer reports this at the end of each file, complete or not.
 const END_OF_GIF: &str = "invalid block label";
 
 /// Listens from now on. GStreamer must have been started.

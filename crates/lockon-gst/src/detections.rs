@@ -68,7 +68,7 @@ pub mod analytics {
         pub id: u32,
         /// The class.
         pub label: String,
-        /// The box, without what lies left of the frame or above it.
+        /// The box, cut at the left and upper edge of the frame.
         pub rect: Rect,
         /// From 0 to 1.
         pub score: f64,

@@ -113,7 +113,7 @@ impl Encoder {
         let pool = gst_video::VideoBufferPool::new();
         let mut config = pool.config();
         config.set_params(Some(&caps), info.size() as u32, 0, 0);
-        // jpegenc encodes what lies behind the last column, up to the end of its block.
+        // jpegenc also encodes the bytes after the last column, up to the end of its block.
         config.add_option(gst_video::BUFFER_POOL_OPTION_VIDEO_META);
         config.add_option(gst_video::BUFFER_POOL_OPTION_VIDEO_ALIGNMENT);
         let [right, bottom] = [width, height].map(|side| (side.next_multiple_of(BLOCK) - side) as u32);

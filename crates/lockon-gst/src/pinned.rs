@@ -1,5 +1,5 @@
-//! Buffers in page-locked memory: decoders on the host write into what the device takes frames from, so that
-//! nothing copies them in between.
+//! Buffers in page-locked memory: decoders on the host write where the device reads frames, so that nothing
+//! copies them in between.
 //!
 //! A decoder asks downstream for an allocator for its pictures. The answer is this allocator; the decoder
 //! makes its own pool of buffers with the padding that it needs.

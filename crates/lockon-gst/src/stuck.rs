@@ -1,10 +1,10 @@
 //! Files that deliver nothing any more, although nothing else holds them up.
 //!
-//! Three causes are known. `decodebin` hears no errors of a demuxer while it connects it, so one that fails
-//! at once fails unheard: its thread pauses, and all others wait for it. Opening the file again mostly shows
-//! the error. The demuxers of libav (GIF) in GStreamer 1.22 are informed at the end of a file that there is
-//! nothing *yet*, and read there for ever. The demuxer of MP4 reads fragments without an index over and over.
-//! Any other cause is noticed by the time in which nothing moves.
+//! Three causes are known. `decodebin` gets no errors of a demuxer while it connects it, so a demuxer that
+//! fails at once fails silently: its thread pauses, and all others wait for it. Opening the file again mostly
+//! shows the error. The demuxers of libav (GIF) in GStreamer 1.22 are informed at the end of a file that
+//! there is nothing *yet*, and read there for ever. The demuxer of MP4 reads fragments without an index over
+//! and over. Any other cause is noticed by the time in which nothing moves.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use gst::prelude::*;
 use lockon_core::control::STOP_CHECK;
 use lockon_core::locks::lock;
 
-/// How long a pipeline may be at rest before it is given up. Its threads pause one after the other, so a
+/// How long a pipeline may be at rest before it is abandoned. Its threads pause one after the other, so a
 /// moment means nothing.
 const AT_REST: Duration = Duration::from_millis(400);
 

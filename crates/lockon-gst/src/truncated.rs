@@ -31,8 +31,7 @@ impl fmt::Display for Truncation {
 
 /// Returns the missing part of the file; `None` if nothing is missing, or if its kind does not show that.
 ///
-/// Nothing but a regular file is opened: a pipe would lose what is read of it here, and wait for a writer
-/// first.
+/// Only regular files are opened: a pipe would lose the bytes read here, and wait for a writer first.
 pub fn truncation(path: &Path) -> Option<Truncation> {
     path.metadata().ok().filter(std::fs::Metadata::is_file)?;
     let mut file = File::open(path).ok()?;

@@ -1,4 +1,4 @@
-//! The window of an output: what is done in it, and what it is called.
+//! The window of an output: mouse and keys in it, and its title.
 //!
 //! GStreamer's video outputs report keys and the mouse as navigation events, which travel upstream; elements
 //! that scale the picture on the way turn places in the window into places in it. They report a closed window
@@ -67,8 +67,8 @@ pub(super) fn watch(appsrc: &gst_app::AppSrc, hear: impl Fn(Action) + Send + Syn
     });
 }
 
-/// Frames that a run keeps for boxes which are dragged in a window: more than lie between what is in the
-/// window and what is searched.
+/// Frames that a run keeps for boxes dragged in a window: more than lie between the shown frame and the
+/// searched one.
 pub const KEPT: usize = 16;
 
 /// A box whose sides are shorter, in pixels, was a click.
@@ -76,8 +76,8 @@ const LEAST_SIDE: f64 = 4.0;
 
 /// Steers a run from the window in which it is watched.
 ///
-/// Keys do what they do in video players: `q` and Escape end the run, space pauses and resumes it, `.` steps
-/// by one frame. A box that is dragged is followed, a track that is clicked is forgotten.
+/// Keys are those of video players: `q` and Escape end the run, space pauses and resumes it, `.` steps by one
+/// frame. A box that is dragged is followed, a track that is clicked is forgotten.
 pub struct Steering {
     control: Control,
     /// The frame in the window: its record and its size.
@@ -110,7 +110,7 @@ impl Steering {
         boxed(from, to, size)
     }
 
-    /// Does what the mouse means by a navigation event, whose places are in pixels of the frame.
+    /// Handles a navigation event of the mouse, with positions in pixels of the frame.
     pub fn hear_mouse(&self, event: &gst::StructureRef) {
         if let Some(action) = Action::of(event).filter(|action| !matches!(action, Action::Key(_))) {
             self.hear(&action);

@@ -1,4 +1,4 @@
-//! Checks whether the application reads what is posted on the bus.
+//! Checks whether the application reads the messages on the bus.
 //!
 //! A bus keeps messages until the application takes them, and many applications never do: one message for
 //! each frame would fill the memory.
@@ -42,7 +42,7 @@ impl Audience {
     }
 }
 
-/// The bus that an application reads: that of the outermost bin. Those inside pass on what they get.
+/// The bus that an application reads: that of the outermost bin. Inner bins pass messages on.
 fn bus_of(element: &gst::Element) -> Option<gst::Bus> {
     let mut outermost = element.clone();
     while let Some(parent) = outermost.parent().and_then(|parent| parent.downcast::<gst::Element>().ok()) {

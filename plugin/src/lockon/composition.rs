@@ -7,7 +7,7 @@ use lockon_core::config::View;
 use lockon_core::frame::{Picture, PlaneRef};
 use lockon_core::overlay::{Drawing, Layer, layers};
 
-/// Returns what a view shows over a frame; `None` if it shows nothing. `mask` is the thresholded frame, if
+/// Returns the pictures of a view over a frame; `None` if there are none. `mask` is the thresholded frame, if
 /// there is one.
 pub(super) fn of(
     view: View,
@@ -46,7 +46,7 @@ fn rectangle(Layer { area, pixels }: Layer) -> Result<VideoOverlayRectangle, gli
     Ok(VideoOverlayRectangle::new_raw(&buffer, area.x as i32, area.y as i32, width, height, flags))
 }
 
-/// Puts it on a buffer, over what lies over that already.
+/// Puts it on a buffer, over its existing compositions.
 pub(super) fn attach(
     buffer: &mut gst::BufferRef,
     composition: &VideoOverlayComposition,

@@ -1,4 +1,4 @@
-//! GStreamer's log for what lockon logs.
+//! Connects lockon's log to GStreamer's.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use super::CAT;
 
-/// Passes what lockon logs on the current thread to GStreamer's log, in the element's name.
+/// Passes lockon's log of the current thread to GStreamer's log, in the element's name.
 pub(super) struct ToGStreamersLog(pub(super) glib::SendWeakRef<super::Lockon>);
 
 impl Subscriber for ToGStreamersLog {

@@ -1,4 +1,4 @@
-//! The element `lockon`: frames in, the same frames out, with what was found in them.
+//! The element `lockon`: frames in, the same frames out, with the results in them.
 //!
 //! ```text
 //! gst-launch-1.0 filesrc location=a.mp4 ! decodebin ! lockon template=logo.png ! videoconvert ! autovideosink
@@ -21,8 +21,7 @@
 //! A `videoconvert` in front takes the rest: formats in which samples begin between bytes or lie in tiles
 //! (`v210`, `NV12_10LE32`), RGB of other depths. Frames in a GPU's memory (`memory:CUDAMemory`, in the
 //! formats of the first kind; `cudaconvert` takes others, such as P010) are searched and drawn on there with
-//! `backend=cuda`; what is followed is looked at in windows of some kB that are fetched. With `backend=cpu`
-//! put `cudadownload` in front.
+//! `backend=cuda`; tracking fetches windows of some kB. With `backend=cpu` put `cudadownload` in front.
 //!
 //! The incoming buffer goes out: `view` decides what is drawn into it. The element draws on it in place if it
 //! holds the only reference, and on a copy otherwise. With `view=none` its pixels are never touched. On
@@ -160,7 +159,7 @@
 //!
 //! # Errors
 //!
-//! The text says what happened and what fixes it.
+//! The text has the failure and the remedy.
 //!
 //! | error | what |
 //! |---|---|

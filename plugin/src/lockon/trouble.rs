@@ -4,8 +4,7 @@ use lockon_core::Error;
 use lockon_core::error::DeviceFault;
 use lockon_core::message::Dialect;
 
-/// An error as the bus carries it: its domain and code say whose fault it is, its text what happened and what
-/// fixes it.
+/// An error for the bus: its domain and code name the cause, its text the failure and what fixes it.
 pub(super) fn error_message(error: &Error) -> gst::ErrorMessage {
     use gst::{LibraryError, ResourceError, StreamError};
     let text = error.told(Dialect::Properties);

@@ -36,7 +36,7 @@ pub(super) struct Work {
     refused: Vec<Refused>,
 }
 
-/// A change that the run was asked for and has not answered.
+/// A requested change without an answer yet.
 struct PendingChange {
     change: Change,
     /// The properties that it stands for, and the settings that have their values.

@@ -31,7 +31,7 @@ const EARLY_DRIVER: CudaVersion = CudaVersion { major: 12, minor: 3 };
 
 const EARLY_CAPABILITY: CudaVersion = CudaVersion { major: 9, minor: 0 };
 
-/// The kernels are compiled for this and what follows.
+/// The kernels are compiled for this compute capability and later ones.
 const NEEDED_CAPABILITY: CudaVersion = CudaVersion { major: 7, minor: 5 };
 
 /// Information about a device, read without a context on it.

@@ -1,4 +1,4 @@
-//! Work that is captured in a stream, to be run as often as wanted, and what has to wait while that happens.
+//! Captures work in a stream, to run it any number of times, and makes other threads wait meanwhile.
 
 #![expect(
     unsafe_code,
@@ -102,7 +102,7 @@ impl<T> Drop for Quiet<T> {
 }
 
 impl Stream {
-    /// Keeps what `work` puts into the stream, instead of running it, to be run as often as wanted. The
+    /// Captures what `work` puts into the stream, instead of running it, to run it any number of times. The
     /// stream is as it was afterwards, also if `work` fails or panics.
     ///
     /// # Panics
@@ -136,7 +136,7 @@ impl Stream {
         Ok(Graph { gpu: self.gpu.clone(), graph: made.map_err(failed("making a graph"))? })
     }
 
-    /// Starts what was captured, without waiting.
+    /// Starts the captured work, without waiting.
     ///
     /// # Safety
     /// Until that is done (known from a wait for this stream or for a later event in it):

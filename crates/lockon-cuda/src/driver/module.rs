@@ -25,9 +25,8 @@ use super::stream::Stream;
 pub(super) type LoadedModules = HashMap<&'static str, Quiet<Arc<CudaModule>>>;
 
 impl Gpu {
-    /// Loads PTX; the driver compiles it, and keeps what it compiled in its cache on disk. Each time it is
-    /// another copy, with constant memory of its own: for kernels that need none, [`Self::share`] takes less
-    /// time.
+    /// Loads PTX; the driver compiles it, and keeps the result in its cache on disk. Each time it is another
+    /// copy, with constant memory of its own: for kernels that need none, [`Self::share`] takes less time.
     pub(crate) fn load(&self, ptx: &str) -> Result<Module> {
         let _captures_wait = hold_captures_up();
         let module = self.context.load_module(Ptx::from_src(ptx)).map_err(failed("loading kernels"))?;

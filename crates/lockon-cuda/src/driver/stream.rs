@@ -29,7 +29,7 @@ pub(crate) enum Priority {
     High,
 }
 
-/// A queue of work on a device: what is put into it runs in order. Clones put work into the same queue.
+/// A queue of work on a device, which runs in order. Clones put work into the same queue.
 #[derive(Clone)]
 pub(crate) struct Stream {
     pub(super) gpu: Gpu,

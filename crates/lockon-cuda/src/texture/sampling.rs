@@ -1,4 +1,4 @@
-//! How a texture is read: what its texels are, and the modes that go together.
+//! How a texture is read: its texels, and the valid combinations of modes.
 
 use std::fmt;
 
@@ -152,7 +152,7 @@ pub(crate) enum Memory {
 }
 
 impl Sampling {
-    /// Refuses what CUDA has not for that memory and those elements. Asks no device.
+    /// Refuses modes that CUDA lacks for that memory and those elements. Uses no device.
     pub(crate) fn check(self, memory: Memory, element: Element) -> Result<()> {
         let Self { filter, address, coordinates, read } = self;
         let refusal = match (memory, element) {

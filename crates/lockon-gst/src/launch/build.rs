@@ -32,7 +32,7 @@ impl Launch {
         Ok(pipeline)
     }
 
-    /// As [`Self::build`], but given up when the run is stopped: for text of thousands of elements GStreamer
+    /// As [`Self::build`], but ends when the run is stopped: for text of thousands of elements GStreamer
     /// takes minutes, and cannot be interrupted. The thread that builds is left behind then, and drops what
     /// it has built.
     ///

@@ -1,6 +1,6 @@
 //! Names put into gst-launch text in the place of words in braces.
 //!
-//! A name comes from a file that anybody may have named. In the text it must stay one value: it must not end
+//! A name comes from a file, whose name may be hostile. In the text it must stay one value: it must not end
 //! the value that contains it and begin an element of its own. So a value with such a name is decoded as
 //! GStreamer would decode it, the name is put in, and the result is written again in a form that has no white
 //! space and no quotes that a parser could pair with others.
@@ -88,12 +88,12 @@ fn fill_word(launch: &Launch, typed: &[String], at: usize, words: &[(&str, &str)
         })
         .collect();
     let in_front = &word[..word.len() - assignment.value.len()];
-    // The backslashes are taken off first, what is left is a value in quotes.
+    // The backslashes are removed first; the rest is a value in quotes.
     let encoded = serialised(&value).replace('\\', "\\\\").replace('"', "\\\"");
     Ok(format!("{in_front}{encoded}"))
 }
 
-/// A stretch of text: a word with its value, or what stands between two of them.
+/// A stretch of text: a word with its value, or the text between two of them.
 struct Part<'a> {
     text: &'a str,
     value: Option<&'a str>,

@@ -9,8 +9,8 @@
 //! channel.
 //!
 //! File by file: `words` reads text, `fill` puts names into it, `join` puts texts together, `print` writes
-//! one for a shell;
-//! `build` makes the pipeline, `missing` says what it lacks, `running` holds it, `bus` sorts its messages.
+//! one for a shell; `build` makes the pipeline, `missing` names missing elements, `running` holds it, `bus`
+//! sorts its messages.
 
 use std::fs::File;
 use std::io::Read;

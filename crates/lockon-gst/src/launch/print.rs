@@ -51,7 +51,7 @@ fn for_launch(value: &str) -> String {
     if is_read_twice { quoted(&serialised(value)) } else { quoted(value) }
 }
 
-/// A text in quotes as GStreamer writes one that is a value: what is more than a letter is escaped.
+/// A text in quotes, as GStreamer writes values: all but letters are escaped.
 pub(super) fn serialised(value: &str) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-+/:.".contains(byte);
     let escaped = value.bytes().map(|byte| match byte {

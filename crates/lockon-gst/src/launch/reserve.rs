@@ -130,7 +130,7 @@ mod imp {
         type Handle = ();
 
         fn push(&self, task: TaskPoolFunction) -> Result<Option<()>, glib::Error> {
-            // A thread that cannot be started takes what it was to do with it.
+            // If a thread cannot be started, its work is lost with it.
             let task = Arc::new(Mutex::new(Some(task)));
             let taken = task.clone();
             let work = move || {

@@ -61,7 +61,7 @@ pub enum News {
     Ended,
     /// The window in which it ends was closed: it takes no more frames.
     Closed,
-    /// Something failed; what follows are consequences.
+    /// Something failed; later messages are consequences.
     Failed(Error),
     /// A resource is in trouble: a server closed the connection. Some sources report an ordinary end then.
     InTrouble(Error),

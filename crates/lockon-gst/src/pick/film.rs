@@ -53,7 +53,7 @@ pub enum Reach {
 /// Where a film began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opening {
-    /// At the frame that was asked for, or at the first.
+    /// At the requested frame, or at the first.
     Asked,
     /// At the first frame that is not empty: so many before it are.
     NotEmpty(u64),
@@ -229,7 +229,7 @@ impl Film {
         self.length_ns.filter(|_| matches!(self.reach, Reach::Seek | Reach::Recount))
     }
 
-    /// The time of the frame that is shown; of one without a time, what its number makes likely.
+    /// The time of the shown frame; for one without a time, an estimate from its number.
     pub(super) fn shown_ns(&self) -> u64 {
         self.time_of(self.shown())
     }

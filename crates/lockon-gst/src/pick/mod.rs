@@ -1,6 +1,6 @@
 //! A window in which boxes are drawn on the frames of a video.
 //!
-//! One frame stands still until a key or the bar below it moves to another one; whenever the mouse or a key
+//! It shows one frame until a key or the bar below it moves to another one; whenever the mouse or a key
 //! changes something, the picture is drawn again and shown.
 
 use std::time::{Duration, Instant};
@@ -216,7 +216,7 @@ impl Picker {
         }
     }
 
-    /// True for what the mouse does while it was pressed on the strip.
+    /// True for events of the mouse after it was pressed on the strip.
     fn is_bars(&mut self, action: &Action) -> bool {
         match action {
             Action::Press(..) | Action::Move(..) => self.is_on_bar,

@@ -31,7 +31,7 @@ pub(super) enum PickState {
     Same,
     /// The boxes are picked.
     Done,
-    /// Nothing is to be picked.
+    /// The user picks nothing.
     Cancelled,
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn prepare(appsrc: &gst_app::AppSrc, info: &gst_video::VideoInfo, is_
     }
 }
 
-/// Counts what the appsrc drops: it takes every frame, and lets go the newest of those that wait.
+/// Counts frames that the appsrc drops: it accepts every frame, and drops the newest waiting one.
 pub(super) fn count_drops(appsrc: &gst_app::AppSrc, shown: &Arc<Shown>) {
     let Some(pad) = appsrc.static_pad("src") else { return };
     let shown = shown.clone();

@@ -116,7 +116,7 @@ impl Container {
         }
     }
 
-    /// The codec that was asked for.
+    /// The requested codec.
     pub(super) fn codec(&self) -> Codec {
         if self.is_lossless && self.extension == FFV1.extension { Codec::Ffv1 } else { Codec::Auto }
     }

@@ -383,7 +383,7 @@ impl Sink for VideoSink {
     }
 
     /// Waits while the output is behind; frames of a live source do not wait for a slow screen, and none
-    /// waits for longer than 2 s after the run was asked to end.
+    /// waits for longer than 2 s after a request to end the run.
     ///
     /// Where frames change, a file is completed and another begun; a screen or a pipeline of the user's gets
     /// the new format.
@@ -421,8 +421,8 @@ impl Sink for VideoSink {
         }
     }
 
-    /// Waits until everything is encoded and written; gives up if nothing moves for 30 s, or for 10 s where
-    /// the run was asked to end.
+    /// Waits until everything is encoded and written; fails if nothing moves for 30 s, or for 10 s after a
+    /// request to end the run.
     fn finish(&mut self, _summary: &Summary) -> Result<()> {
         self.ready = None;
         let Some(mut playing) = self.playing.take() else { return Ok(()) };

@@ -19,7 +19,7 @@ pub(super) struct Shows {
     pub(super) crop: Option<Crop>,
     /// No results are drawn.
     pub(super) is_plain: bool,
-    /// Pictures are grey at full range, whatever the frames are: what a mask is.
+    /// Pictures are grey at full range, as masks are, whatever the frames are.
     pub(super) is_grey: bool,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Painter {
 }
 
 impl Painter {
-    /// A painter for what an output shows of the frames.
+    /// A painter for an output's view of the frames.
     pub(super) fn with(
         format: &VideoFormat,
         view: View,
@@ -154,7 +154,7 @@ impl Painter {
         painted
     }
 
-    /// A buffer with the frame and what `draw` draws on it, due at `times`.
+    /// A buffer with the frame and the drawing of `draw`, due at `times`.
     pub(crate) fn paint_with(
         &self,
         frame: &Frame,
@@ -194,7 +194,7 @@ impl Painter {
         })
     }
 
-    /// A buffer whose planes `fill` fills with what it takes from the frame, due at `times`.
+    /// A buffer whose planes `fill` fills from the frame, due at `times`.
     fn fill(
         &self,
         frame: &Frame,
@@ -308,7 +308,7 @@ fn draw(
     canvas.paint(drawing);
 }
 
-/// Draws results into a frame where it lies: `drawing` has what is drawn over it, or over the mask.
+/// Draws results into a frame in place: `drawing` has the shapes over it, or over the mask.
 ///
 /// # Panics
 /// If `frame`, the mask or the drawing is not of that format's size.

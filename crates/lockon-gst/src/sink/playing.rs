@@ -38,10 +38,10 @@ pub(super) const POLL: Duration = Duration::from_millis(50);
 /// How long an output may take without anything moving in it. Slow encoders move, broken ones do not.
 pub(super) const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
 
-/// As `PATIENCE`, after the run was asked to end: the user waits for that.
+/// As `PATIENCE`, after a request to end the run: the user waits for that.
 pub(super) const HURRY: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
-/// How long frames are still handed over after the run was asked to end.
+/// How long frames are still passed on after a request to end the run.
 pub(super) const LAST_CALL: Duration = Duration::from_secs(2);
 
 /// How long the other ends of a pipeline may take to complete their files after one of them failed.
@@ -74,7 +74,7 @@ pub(super) struct Playing {
     has_ended: bool,
     control: Option<Control>,
     run: Control,
-    /// When frames found no room for the first time after the run was asked to end.
+    /// The first time that frames found no room after a request to end the run.
     hurries: Option<Instant>,
     /// Frames that found none.
     left_out: u64,
@@ -139,7 +139,7 @@ impl Playing {
             _ => None,
         };
 
-        // A file's frames stay at their times in a file; what is watched goes by the clock.
+        // In a file, frames keep the input's times; on a screen, the clock decides.
         let on_clock = sink.is_live || matches!(sink.target, Destination::Display { .. });
         let constant_rate = container.is_some_and(|c| c.is_constant_rate);
         let mut times = Timeline::new(format.frame_rate, on_clock, constant_rate.then(|| sink.name.clone()));
@@ -239,7 +239,7 @@ impl Playing {
         Ok(())
     }
 
-    /// True if the run was asked to end, and the output has not taken a frame for a while since.
+    /// True if the run was requested to end, and the output has accepted no frame for a while since.
     fn is_too_late(&mut self) -> bool {
         let is_stopped = self.run.is_stopped();
         is_stopped && self.hurries.get_or_insert_with(Instant::now).elapsed() > LAST_CALL
@@ -261,7 +261,7 @@ impl Playing {
         Ok(())
     }
 
-    /// Waits until what was handed over is encoded and written.
+    /// Waits until all frames passed on are encoded and written.
     pub(super) fn drain(&mut self) -> Result<()> {
         self.jobs = None;
         if self.left_out > 0 {
@@ -294,7 +294,7 @@ impl Playing {
         patience.check(&self.progress, Instant::now(), limit)
     }
 
-    /// Waits for what the pipeline has to say, until `timeout` at most.
+    /// Waits for messages of the pipeline, at most for `timeout`.
     fn listen(&mut self, timeout: Duration) -> Result<()> {
         let milestone = self.pipeline.wait(timeout)?;
         self.pass(milestone);

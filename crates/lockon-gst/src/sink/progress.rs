@@ -25,7 +25,7 @@ pub(super) struct PipelineProgress {
 }
 
 impl PipelineProgress {
-    /// Counts what arrives at the ends of `pipeline`.
+    /// Counts buffers that arrive at the ends of `pipeline`.
     pub(super) fn watch(self: &Arc<Self>, pipeline: &gst::Pipeline, shown: &Arc<Shown>) {
         let pads = pipeline
             .iterate_sinks()

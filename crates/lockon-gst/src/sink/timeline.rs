@@ -11,8 +11,7 @@ const MOST_APART_NS: u64 = 1_000_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Timestamps {
     pub(crate) pts: u64,
-    /// For how long: a guess where nothing says so, but never nothing, or MP4's players would not show the
-    /// last frame.
+    /// Its duration: a guess if it is unknown, but never 0, or MP4's players would not show the last frame.
     pub(crate) duration: u64,
 }
 

@@ -24,7 +24,7 @@ const AAC: (&str, &[Encoder]) = (
 const OPUS: (&str, &[Encoder]) = ("Opus", &[Encoder { factory: Some("opusenc"), delay: 0 }]);
 const PCM: (&str, &[Encoder]) = ("PCM", &[Encoder { factory: None, delay: 0 }]);
 
-/// The codec for a container, and what encodes it.
+/// The codec for a container, and its encoder.
 fn codec_for(container: &str) -> (&'static str, &'static [Encoder]) {
     match container {
         "webm" => OPUS,

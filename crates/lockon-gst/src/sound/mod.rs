@@ -41,7 +41,7 @@ mod unknown;
 /// How long the demuxer may take to find the file's streams. It reads the file's head only; a network drive
 /// may be slow.
 const DISCOVERY: Duration = Duration::from_secs(10);
-/// How often waiting for the demuxer, or for the video, is interrupted to check whether to go on.
+/// How often a wait for the demuxer, or for the video, is interrupted to check whether to continue.
 const POLL: Duration = Duration::from_millis(50);
 
 /// The muxers' pads for sound.
@@ -62,8 +62,8 @@ const MOST_BYTES: u64 = 64 << 20;
 
 /// Adds the sound of `input` to an `output`, which must not have been started yet, and links it to the muxer.
 ///
-/// The result holds back all sound until it hears of video. `None` if the file has no sound, or if the sound
-/// is lost, which is logged once. Waits until the demuxer has read the head of the file. With `from_zero` the
+/// The result holds back all sound until video comes. `None` if the file has no sound, or if the sound is
+/// lost, which is logged once. Waits until the demuxer has read the head of the file. With `from_zero` the
 /// sound that comes before the first frame is left out, and the rest is moved as the frames are.
 ///
 /// # Errors

@@ -57,7 +57,7 @@ pub(super) fn adaptation(
     let deinterlaces = is_interlaced && is_ours;
     let converts = !has_luma || ((deinterlaces || is_turned) && !TURNABLE.contains(&name));
     if converts {
-        // Dithering would add noise to what is compared.
+        // Dithering would add noise to the compared pixels.
         chain.push("videoconvert dither=none");
     }
     if deinterlaces {

@@ -1,4 +1,4 @@
-//! Addresses of videos, which may carry passwords, and what is wrong when nothing comes from one.
+//! Addresses of videos, which may contain passwords, and the diagnosis when one gives no video.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -14,7 +14,7 @@ use lockon_core::control::{Control, STOP_CHECK};
 use lockon_core::error::{Error, Result};
 use lockon_core::text;
 
-/// How long a server may take to answer when it is asked whether it is there at all.
+/// Time limit of the check whether a server exists.
 const ANSWER: Duration = Duration::from_secs(3);
 
 /// State of a server that sent no video.
@@ -161,8 +161,8 @@ impl Uri {
         self.host_and_port().map(|(host, port)| format!("{host} port {port}"))
     }
 
-    /// Why its server sent no video, and what to try. `said` is GStreamer's message. Connects to the server
-    /// once more to see if it answers, which takes 3 s at most; not if the run is stopped.
+    /// The reason why its server sent no video, and a remedy. `said` is GStreamer's message. Connects to the
+    /// server once more to see if it answers, which takes 3 s at most; not if the run is stopped.
     pub(super) fn why_nothing_came(&self, said: &str, control: &Control) -> Option<(Server, String)> {
         let (scheme, place) = (self.scheme(), self.place()?);
         if !(scheme.starts_with("rtsp") || scheme.starts_with("http")) {
@@ -195,8 +195,8 @@ impl Uri {
         })
     }
 
-    /// Opens a connection to the server and closes it; what is wrong if it cannot be opened. `None` if the
-    /// run is stopped before that is known.
+    /// Opens a connection to the server and closes it. Returns the error if it cannot be opened. `None` if
+    /// the run is stopped before that is known.
     fn greet(&self, control: &Control) -> Option<Result<(), String>> {
         let Some((host, port)) = self.host_and_port() else { return Some(Ok(())) };
         let (sender, answer) = crossbeam_channel::bounded(1);

@@ -4,8 +4,8 @@
 //! says goodbye, and also, without a message on the bus, when a frozen server has sent nothing for 25 s (its
 //! RTP session drops the sender). The second must not end a run as the first does. They differ as follows:
 //!
-//! - **RTSP and RTP**: a sender that ends says so by an RTCP BYE (RFC 3550, 6.6). With it the end is real;
-//!   without it the sender was lost.
+//! - **RTSP and RTP**: a sender that ends sends an RTCP BYE (RFC 3550, 6.6). With it the end is real; without
+//!   it the sender was lost.
 //! - **A camera** has no end: an end is a loss. So is the end of JPEG pictures over HTTP.
 //! - **Everything else** (SRT, TCP, text of one's own such as `videotestsrc is-live=true num-buffers=50`) has
 //!   no message for it. An end that comes with the last frames was intended; one that comes after

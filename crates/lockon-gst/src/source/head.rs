@@ -43,7 +43,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Looks at what decoders of H.264 and H.265 get. Text of a user's own is run as written.
+    /// Inspects the input of H.264 and H.265 decoders. A user's own text runs as written.
     pub(super) fn watch(spec: &SourceSpec, pipeline: &gst::Pipeline) -> Arc<Self> {
         let head = Arc::new(Self::default());
         if !matches!(spec.input, Input::Launch(_)) {
@@ -203,7 +203,7 @@ impl RawBeginning {
                 rest = &rest[at..];
                 break;
             };
-            // The first slice of a picture says so by its first bit.
+            // The first bit of a picture's first slice marks it.
             let (is_parameters, is_picture, slice) = if is_h265 {
                 let kind = header[0] >> 1 & 0x3F;
                 (kind == 33, kind < 32, header[2])
@@ -280,7 +280,7 @@ fn messages(unit: &[u8], layout: &Layout) -> Said {
     said
 }
 
-/// The next NAL unit, and what follows it.
+/// The next NAL unit, and the rest.
 fn next_nal(bytes: &[u8], length_bytes: Option<usize>) -> Option<(&[u8], &[u8])> {
     if let Some(count) = length_bytes {
         let length = bytes.get(..count)?.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));

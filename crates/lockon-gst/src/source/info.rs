@@ -223,7 +223,7 @@ fn count_packets(
     Ok(Some(count.load(Ordering::Relaxed)))
 }
 
-/// True if a decoder would show what comes of the packet: it lies within the part that is played.
+/// True if a decoder would show the packet's frame: it lies within the played part.
 fn is_shown(pad: &gst::Pad, buffer: &gst::BufferRef) -> bool {
     if buffer.flags().contains(gst::BufferFlags::DECODE_ONLY) {
         return false;
@@ -261,8 +261,7 @@ pub(super) fn has_container(pipeline: &gst::Pipeline) -> bool {
     pipeline.iterate_recurse().into_iter().flatten().any(|element| is_demuxer(&element))
 }
 
-/// The pads at which the streams of a pipeline leave what takes them apart: its last demuxer, else its
-/// source.
+/// The pads at which the streams leave the last demuxer of a pipeline, else its source.
 fn stream_pads(pipeline: &gst::Pipeline) -> Vec<gst::Pad> {
     let mut elements: Vec<_> = pipeline.iterate_recurse().into_iter().flatten().collect();
     // The newest first, as they are added; a bin is no demuxer itself.
@@ -277,7 +276,7 @@ fn stream_pads(pipeline: &gst::Pipeline) -> Vec<gst::Pad> {
     if let Some(demuxer) = demuxer {
         return demuxer.src_pads();
     }
-    // No container: what a decoder, or else a source, gets.
+    // No container: the input of a decoder, or else the output of a source.
     let decoder = elements.iter().find(|element| class_of(element).contains("Decoder"));
     if let Some(pad) = decoder.and_then(|decoder| decoder.static_pad("sink")).and_then(|pad| pad.peer()) {
         return vec![pad];

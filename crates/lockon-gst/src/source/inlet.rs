@@ -45,7 +45,7 @@ pub(super) fn is_pipe(input: &Input) -> bool {
 }
 
 impl Inlet {
-    /// Opens what `spec` needs, and makes the pipeline that uses it.
+    /// Opens the resources that `spec` needs, and makes the pipeline that uses them.
     pub(super) fn open(spec: &SourceSpec, control: &Control) -> Result<(Self, Launch)> {
         let mut inlet = Self { pictures: spec.pictures()?, file: None, is_choice_told: Arc::default() };
         if inlet.pictures.is_some() {

@@ -69,7 +69,7 @@ impl Input {
         })
     }
 
-    /// The file that it is, if it is one that can be read again: for its sound, for what else is in it.
+    /// The input's file, if it can be read again: for its sound and other streams.
     pub fn file(&self) -> Option<PathBuf> {
         match self {
             Self::File(path) => Some(path.clone()).filter(|path| !path.exists() || inlet::is_regular(path)),

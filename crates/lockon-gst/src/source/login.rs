@@ -29,7 +29,7 @@ impl Login {
     /// Reads a file with one line, `user:password`, as [`files::secret`] does.
     ///
     /// # Errors
-    /// `File` if it cannot be read, `Usage` if it says something else. No error repeats what it says.
+    /// `File` if it cannot be read, `Usage` if it contains something else. No error repeats its content.
     pub fn read(path: &Path) -> Result<Self> {
         let said = files::secret(path)?;
         said.parse().map_err(|error| Error::Usage(format!("{}: {error}", text::path(path))))
@@ -109,7 +109,7 @@ pub(super) fn give_login(pipeline: &gst::Pipeline, login: Login, typed: Option<&
 
 /// Makes sure that an element with a login does not give it to a server that it is redirected to.
 fn keep_login(element: &gst::Element, typed: &Arc<[Uri]>) {
-    // `souphttpsrc` would log in wherever it is asked to. Instead it fails, and the source is opened there.
+    // `souphttpsrc` would log in at every server that asks. Instead it fails, and the source is opened there.
     if element.has_property("automatic-redirect") {
         element.set_property("automatic-redirect", false);
     }
@@ -163,7 +163,7 @@ mod tests {
         let (reader, mut writer) = std::io::pipe().unwrap();
         writer.write_all(b"admin:s3cret\n").unwrap();
         drop(writer);
-        // As a shell names what a command prints.
+        // A shell's name for the output of a command.
         let path = std::path::PathBuf::from(format!("/dev/fd/{}", reader.as_raw_fd()));
         let login = Login::new("admin", "s3cret");
         assert_eq!([Login::read(&path).unwrap(), Login::read(&path).unwrap()], [login.clone(), login]);

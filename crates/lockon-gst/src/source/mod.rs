@@ -145,7 +145,7 @@ pub struct VideoSource {
     control: Control,
 }
 
-/// The pipeline that runs and what is known of it. A live source that is opened again gets another one, and
+/// The running pipeline and its known state. A live source that is opened again gets another one, and
 /// everything else in [`VideoSource`] stays.
 struct Connection {
     /// Declared, and so dropped, before `running`: a streaming thread that waits in the channel is let go by
@@ -397,7 +397,7 @@ impl VideoSource {
         Some(no_video(input, format!("the source was lost: {reason}")))
     }
 
-    /// An error at run time, with the server that the video came from and what to try.
+    /// An error at run time, with the server of the video and a remedy.
     fn in_words(&self, error: Error) -> Error {
         let input = &self.spec.input;
         if matches!(input, Input::File(_)) && self.connection.inlet.pictures.is_some() {

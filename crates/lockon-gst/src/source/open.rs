@@ -58,7 +58,7 @@ pub(super) const MOST_REDIRECTIONS: u32 = 8;
 impl VideoSource {
     /// Opens the input and waits until the first frame's format is known.
     ///
-    /// While it waits it looks at `control`, and gives up when that is stopped.
+    /// While it waits it checks `control`, and ends when that is stopped.
     ///
     /// # Errors
     /// `File`, `Unreachable` or `Refused` if the input cannot be read, `NoVideo` if it has no video;
@@ -552,7 +552,7 @@ fn of_redirected(error: Error, typed: &SourceSpec, at: &SourceSpec, control: &Co
     }
 }
 
-/// The pipeline, with what text cannot say of it.
+/// The pipeline, with settings that text cannot express.
 fn built(
     spec: &SourceSpec,
     launch: &Launch,
@@ -584,7 +584,7 @@ fn built(
     if let Some(threads) = spec.decoder_threads.filter(|_| !matches!(spec.input, Input::Launch(_))) {
         limit_threads(&pipeline, threads);
     }
-    // Given before anybody asks: all decoders work where we do.
+    // Set before an element asks: all decoders use our context.
     if spec.decoder != Decoder::Software
         && let Some(context) = spec.surfaces.context()
     {

@@ -43,7 +43,7 @@ impl Orientation {
         })
     }
 
-    /// Its name in `videoflip`; `None` if nothing is to be done.
+    /// Its name in `videoflip`; `None` if nothing must change.
     pub(super) fn direction(self) -> Option<&'static str> {
         Some(match (self.is_mirrored, self.turns) {
             (false, 0) => return None,
@@ -88,7 +88,7 @@ const MAX_BOXES: usize = 1 << 20;
 /// The orientation of a track of an MP4 or `QuickTime` file; `None` if it has no such track, or its matrix
 /// does something else than to turn and mirror.
 pub(super) fn of_mp4(path: &Path, track: u32) -> Option<Orientation> {
-    // A pipe would lose what is read here.
+    // A pipe would lose the bytes read here.
     path.metadata().ok().filter(std::fs::Metadata::is_file)?;
     let mut file = File::open(path).ok()?;
     let length = file.metadata().ok()?.len();

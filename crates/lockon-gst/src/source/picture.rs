@@ -42,7 +42,7 @@ pub fn describe(caps: &gst::CapsRef) -> Result<(gst_video::VideoInfo, Arc<VideoF
     let pixels = pixels(info.format().to_str())
         .ok_or_else(|| failure(format!("{} has no luma that can be taken", info.format())))?;
     let size = Size::new(info.width() as usize, info.height() as usize);
-    // Caps can say what no picture is: that it is empty, or, as GStreamer 1.22 passes on, less than that.
+    // Caps can describe impossible pictures: empty ones or, as GStreamer 1.22 passes on, negative sizes.
     if ![size.width, size.height].iter().all(|side| (1..=MAX_SIDE).contains(side)) {
         return Err(failure(format!("pictures have 1 to {MAX_SIDE} pixels on each side: {caps}")));
     }

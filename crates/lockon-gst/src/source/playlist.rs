@@ -141,7 +141,7 @@ fn fetch(spec: &SourceSpec, control: &Control) -> Option<String> {
     }
     let variant = lines.find(|line| !line.is_empty() && !line.starts_with('#'))?;
     let variant = Uri::from(resolved(&address, variant));
-    // A playlist must not choose what else is opened.
+    // A playlist must not choose further files and addresses.
     let scheme = variant.scheme();
     if !matches!(scheme.as_str(), "http" | "https") && scheme != typed.scheme() {
         return None;

@@ -195,7 +195,7 @@ struct Counter {
 }
 
 impl Counter {
-    /// Sees what flows. True when enough has been counted.
+    /// Counts a buffer or event. True when enough has been counted.
     fn see(&mut self, pad: &gst::Pad, info: &gst::PadProbeInfo) -> Result<bool, Uncountable> {
         match &info.data {
             Some(gst::PadProbeData::Buffer(packet)) => self.count(pad, packet),

@@ -54,7 +54,7 @@ pub struct SourceSpec {
     /// Detections of the pipeline to follow.
     pub detections: Option<DetectionFilter>,
     /// Where in a file decoding begins: with the last key frame that is not after this time, in nanoseconds.
-    /// Frames are numbered from there, and times stay what they are.
+    /// Frames are numbered from there, and times do not change.
     pub seek_ns: Option<u64>,
     /// The first frame that is wanted. Earlier frames need not be given where the others keep their numbers
     /// without: decoding may begin later.
@@ -121,8 +121,8 @@ impl SourceSpec {
         }
     }
 
-    /// Where the file lies that is read, if the input is one: its path, or what the system calls one that is
-    /// open already.
+    /// The path of the input's file, if it is one: its own, or the system's name of a file that is open
+    /// already.
     pub fn file(&self) -> Option<PathBuf> {
         match (&self.input, &self.opened) {
             (Input::File(_), Some(opened)) => inlet::path_of(opened).ok(),
@@ -135,7 +135,7 @@ impl SourceSpec {
         self.decoder == Decoder::Software
     }
 
-    /// True if it can be lost and found again: not a file, nor what is read once.
+    /// True if it can be lost and found again: not a file, and not an input that can be read only once.
     pub fn can_reconnect(&self) -> bool {
         matches!(self.input, Input::Uri(_) | Input::Camera(_) | Input::Launch(_))
             && self.input.file().is_none()

@@ -55,8 +55,8 @@ impl PtsInterpolator {
     }
 }
 
-/// When a frame is to be shown, in nanoseconds, counted from the beginning of the video rather than of the
-/// file's own clock; in real time, when it was captured, counted from the start of the run.
+/// The time to show a frame, in nanoseconds, counted from the beginning of the video rather than by the
+/// file's own clock; for live sources the time of its capture, counted from the start of the run.
 pub fn presentation_time(
     segment: Option<&gst::Segment>,
     pts: Option<gst::ClockTime>,

@@ -28,7 +28,7 @@ pub struct Thresholder {
     bands: Vec<Band>,
 }
 
-/// How a pixel is compared, with what can be computed before a frame is there.
+/// The comparison of a pixel, with the numbers that can be computed before a frame.
 enum Rule {
     Mean {
         scale: f32,

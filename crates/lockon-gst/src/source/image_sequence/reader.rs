@@ -1,5 +1,5 @@
 //! From picture files to samples: a few threads decode ahead, each every Nth picture, and the thread of an
-//! `appsrc` takes what they made in order.
+//! `appsrc` takes their pictures in order.
 //!
 //! Each thread holds one decoded picture and has one more in its channel, so memory has a bound. A picture
 //! that cannot be read is an error that names it, after all pictures before it: frame numbers would shift

@@ -39,8 +39,8 @@ enum State {
 }
 
 impl JpegEnd {
-    /// Looks at what was added to `picture`, which begins with the picture's first byte. Returns the length
-    /// of the picture once its last byte is there.
+    /// Scans the bytes added to `picture`, which begins with the picture's first byte. Returns the length of
+    /// the picture once its last byte is there.
     pub(super) fn look(&mut self, picture: &[u8]) -> Option<usize> {
         while self.seen < picture.len() {
             let byte = picture[self.seen];

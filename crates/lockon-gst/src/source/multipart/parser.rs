@@ -14,7 +14,7 @@ const MAX_PART: usize = 64 << 20;
 /// Bytes that the headers of a part may have.
 const MAX_HEAD: usize = 1 << 16;
 
-/// After so many parts without a JPEG the stream is not what is read here.
+/// After so many parts without a JPEG the stream is of another kind.
 const MAX_OTHER_PARTS: u32 = 10;
 
 /// Dashes and line breaks around a boundary.
