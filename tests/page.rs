@@ -1348,7 +1348,7 @@ fn what_is_searched_can_be_changed_and_the_mask_is_seen() {
     assert_eq!((&search["templates"], &search["threshold"]), (&json!([]), &Value::Null));
 }
 
-/// The same frames for ever: a template cut out of one is found in all.
+/// Endless equal frames: a template cut out of one is found in all.
 const STILL: &str =
     "videotestsrc is-live=true pattern=smpte ! video/x-raw,format=I420,width=640,height=480,framerate=50/1";
 

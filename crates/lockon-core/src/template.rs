@@ -185,7 +185,7 @@ impl Template {
     /// corners are masked out.
     ///
     /// # Errors
-    /// As [`Template::new`]: a small scale can leave nothing, or a flat rest.
+    /// As [`Template::new`]: at a small scale nothing may be left, or only flat pixels.
     pub fn resampled(&self, scale: f64, angle: f64) -> Result<Self> {
         if scale == 1.0 && angle == 0.0 {
             return Ok(self.clone());
@@ -248,7 +248,7 @@ fn resample(luma: &Plane, mask: Option<&Plane>, scale: f64, angle: f64) -> (Plan
                 // The sample's offset from the centre, in units of 1 / (2 * samples) pixel.
                 let u = 2 * (i * samples + a) + 1 - turned.width as i64 * samples;
                 let v = 2 * (j * samples + b) + 1 - turned.height as i64 * samples;
-                // Where it comes from, in 16 fraction bits: turned back clockwise (rows count downwards).
+                // The source position, in 16 fraction bits: turned back clockwise (rows count downwards).
                 let sx = (cos * u - sin * v).div_euclid((2 * samples) << 4) + ((w as i64) << 15);
                 let sy = (sin * u + cos * v).div_euclid((2 * samples) << 4) + ((h as i64) << 15);
                 if !(0..(w as i64) << 16).contains(&sx) || !(0..(h as i64) << 16).contains(&sy) {
@@ -362,7 +362,7 @@ impl Bank {
         Ok(())
     }
 
-    /// As [`Self::expanded`], for a run that may use `limit` of memory, and that `check` ends.
+    /// As [`Self::expanded`], with at most `limit` of memory, and ended by `check`.
     ///
     /// # Errors
     /// As [`Self::expanded`]; `MemoryLimit` if the pixels and masks of all members would use more;

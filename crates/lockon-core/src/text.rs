@@ -87,7 +87,7 @@ pub fn without_secrets(text: &str) -> Cow<'_, str> {
     clean.into()
 }
 
-/// As [`without_secrets`], of a text that is one address, white space and quotes included.
+/// As [`without_secrets`], for a text that is one address, white space and quotes included.
 pub fn address_without_secrets(address: &str) -> Cow<'_, str> {
     let is_scheme = |scheme: &str| scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
     let parts = address.split_once("://").filter(|(scheme, _)| is_scheme(scheme));
@@ -113,7 +113,7 @@ pub fn has_raw_login(address: &str) -> bool {
     login(scheme, rest).is_some_and(|at| at > slashes + authority(&rest[slashes..]).len())
 }
 
-/// Where the logins of addresses stand.
+/// Finds the logins of addresses.
 fn logins(text: &str) -> Vec<(usize, usize)> {
     let starts = text.match_indices("://").map(|(at, mark)| (at, at + mark.len()));
     let login = |(scheme_end, start): (usize, usize)| {
@@ -245,7 +245,7 @@ fn is_host_like(text: &str) -> bool {
         && (is_surely_host(place) || place.contains(':') || place.len() < text.len())
 }
 
-/// Where the values of secret names stand.
+/// Finds the values of secret names.
 fn values(text: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     for (equals, _) in text.match_indices('=') {
@@ -413,7 +413,7 @@ pub(crate) fn escaped(text: &str) -> String {
     safe
 }
 
-/// As [`without_controls`], but what sets colours is left, as our own messages have them.
+/// As [`without_controls`], but keeps sequences that set colours: our own messages have them.
 pub fn without_controls_but_colours(text: &str) -> Cow<'_, str> {
     if !text.contains(is_obeyed) {
         return text.into();

@@ -1,8 +1,8 @@
 //! The device seam: all that the engine knows of a processor or a GPU.
 //!
 //! A backend owns a ring of `depth` slots. A slot goes round: [`Backend::submit`] fills it and starts its
-//! standing work, [`Backend::wait_next`] gives the results, oldest first, and frees it. Only integers and
-//! what the numeric contract writes out cross this seam, so that every backend gives the same bytes.
+//! standing work, [`Backend::wait_next`] gives the results, oldest first, and frees it. Only integers and the
+//! numbers of the numeric contract cross this seam, so that every backend gives the same bytes.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub struct Standing {
     pub bank: Option<Arc<Bank>>,
     /// The templates to search from coarse to fine instead, which the CPU backend can.
     pub pyramid: Option<Arc<Variants>>,
-    /// Where to search, inside the frame: matches lie inside it.
+    /// The region to search, inside the frame: matches lie inside it.
     pub roi: Rect,
     /// The limits of a match.
     pub limits: Limits,
@@ -124,7 +124,7 @@ pub struct Findings {
 pub struct Device {
     /// `cpu` or `cuda`.
     pub backend: &'static str,
-    /// Its name and what is used of it.
+    /// Its name and the used parts of it.
     pub name: String,
     /// Its driver, where it has one.
     pub driver: Option<String>,
@@ -146,7 +146,7 @@ pub trait Backend: Send {
     /// Puts a frame's luma plane into the next free slot, starts the standing work on it and returns without
     /// waiting for that. A plane that lies on this device is copied there, or used where it lies.
     ///
-    /// If there is nothing to do to frames, nothing is copied.
+    /// If frames need no work, nothing is copied.
     ///
     /// # Errors
     /// `Backend` if the device fails: the frame is not in flight then. The first error, if an earlier call
@@ -207,7 +207,7 @@ impl Standing {
         }
     }
 
-    /// Also searches what fits of `bank`: inside `roi`, or in the whole frame.
+    /// Also searches the members of `bank` that fit: inside `roi`, or in the whole frame.
     ///
     /// # Errors
     /// `Outside` if `roi` does not lie inside the frame, `NothingFits` if no member fits.

@@ -45,7 +45,7 @@ pub struct ScoreTile<'a> {
     pub scores: &'a [f64],
     /// Positions in a row, and rows.
     pub size: Size,
-    /// Where its first position lies in the score map.
+    /// The place of its first position in the score map.
     pub origin: (usize, usize),
     /// The positions, counted from `origin`, whose peaks are wanted; the others are there as their
     /// neighbours.

@@ -1,5 +1,5 @@
-//! The ring of a backend without its device: which slots are free, which are in flight, and what holds once a
-//! call has failed.
+//! The ring of a backend without its device: free slots, slots in flight, and the rules once a call has
+//! failed.
 //!
 //! A call that fails, or panics, leaves its slot half started or half read. So no slot is used again then:
 //! every later call gives the first error, and what was in flight stays where it is until the ring is

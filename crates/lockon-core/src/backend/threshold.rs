@@ -33,8 +33,7 @@ pub fn offset(c: f64, inverse: bool) -> i32 {
 
 /// The `block` weights of `cv::getGaussianKernel(block, 0)` as integers that add up to `1 << WEIGHT_BITS`.
 ///
-/// The weights are rounded one by one and what is missing from the sum goes to the centre. They are
-/// symmetric.
+/// The weights are rounded one by one, and the centre gets the rest of the sum. They are symmetric.
 ///
 /// # Panics
 /// If `block` is not odd or less than 3.
@@ -50,7 +49,7 @@ pub fn gaussian_weights(block: usize) -> Vec<u32> {
 
 /// `cv::getGaussianKernel(block, 0)` in f64.
 fn gaussian_kernel(block: usize) -> Vec<f64> {
-    // OpenCV has these four by heart; they are not what the formula gives.
+    // OpenCV has these four as constants; the formula gives other values.
     match block {
         3 => return vec![0.25, 0.5, 0.25],
         5 => return vec![0.0625, 0.25, 0.375, 0.25, 0.0625],

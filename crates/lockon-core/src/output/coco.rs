@@ -8,8 +8,8 @@
 //! instead, without a `track_id`. A category is a template or a class; tracks of boxes that were given are
 //! `object`.
 //!
-//! Annotations are written as they come, so what is kept of a run is small. T.-Y. Lin et al., "Microsoft
-//! COCO: Common Objects in Context", 2014; the format: cocodataset.org.
+//! Annotations are written as they come, so little of a run is kept. T.-Y. Lin et al., "Microsoft COCO:
+//! Common Objects in Context", 2014; the format: cocodataset.org.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -28,7 +28,7 @@ pub(super) struct Csv {
     has_pictures: bool,
 }
 
-/// One row. What a match or a track does not have is left empty. Values mean what [`crate::results`] says.
+/// One row. Columns that a match or a track does not have are empty. [`crate::results`] explains the values.
 #[derive(Serialize)]
 struct Row<'a, Name, Pixels> {
     frame: u64,

@@ -22,8 +22,8 @@ use crate::text::escaped;
 
 use super::OBJECT;
 
-/// How far an interpolated edge may be from the one that was found, in pixels: the pixel that is promised,
-/// but for what two decimals round away.
+/// Maximum distance of an interpolated edge from the found one, in pixels: the promised pixel, less the
+/// rounding to two decimals.
 const TOLERANCE: f64 = 0.99;
 
 /// Tracks, written as a whole at the end.
@@ -61,7 +61,7 @@ struct Key {
     is_outside: bool,
 }
 
-/// So many boxes may lie behind the farthest one that is reached.
+/// Maximum boxes after the farthest one that is reached.
 const MOST_BEHIND: usize = 64;
 
 const ANY_SLOPE: [(f64, f64); 4] = [(f64::NEG_INFINITY, f64::INFINITY); 4];
@@ -125,7 +125,7 @@ impl Course {
         while self.turn() {}
     }
 
-    /// It is not to be seen from here on.
+    /// It is out of sight from here on.
     fn lost(&mut self, frame: u64) {
         self.end();
         if let Some(last) = self.keys.last().filter(|key| !key.is_outside) {

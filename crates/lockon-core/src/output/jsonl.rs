@@ -143,7 +143,7 @@ mod tests {
         let line = String::from_utf8(line).unwrap();
         assert_eq!(line, "[\"a\\u009b31m\\u001b[0m\\u0085\\u007f\\u202eb\\n\\\"\\\\ü\u{1f697}\"]\n");
         assert_eq!(serde_json::from_str::<[String; 1]>(&line).unwrap(), [name]);
-        // Every other byte is what `serde_json` writes.
+        // Every other byte is written as by `serde_json`.
         let record =
             (0.1_f64, f64::NAN, "text", [1_u8; 2], None::<u8>, serde_json::json!({"k": [], "l": {}}));
         let mut line = Vec::new();

@@ -210,7 +210,7 @@ impl Write for NewFile {
                 Ok(written) if written > 0 => rest = &rest[written..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 result => {
-                    // Refused by what is no file with an end, such as a pipe.
+                    // Refused by things that are no files with an end, such as a pipe.
                     let _ = self.file.as_ref().map(|file| file.set_len(self.length));
                     return Err(result.err().unwrap_or_else(|| ErrorKind::WriteZero.into()));
                 }

@@ -1,5 +1,5 @@
-//! MOTChallenge text: `frame,id,left,top,width,height,confidence,-1,-1,-1` a line, what evaluation tools
-//! read.
+//! MOTChallenge text: `frame,id,left,top,width,height,confidence,-1,-1,-1` a line, the format that evaluation
+//! tools read.
 //!
 //! Frames and pixels count from 1, as the format has it: lockon's frame 0 is frame 1, and a box at the
 //! picture's first pixel lies at 1, 1. Confidence is the score. Lost tracks are left out. A. Milan et al.,

@@ -32,7 +32,7 @@ const MOST_LISTED: usize = 256;
 /// Characters of a line that was cut off that a message shows.
 const MOST_SHOWN: usize = 4096;
 
-/// How results files of runs that last are written.
+/// Writes results files of runs that last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rolling {
     /// Existing files are continued.
@@ -162,7 +162,7 @@ impl Pattern {
     }
 
     /// Returns the files there that were begun by this naming, in their order. Where the folder cannot be
-    /// listed, a warning says so: nothing is overwritten without the list, so results go on.
+    /// listed, a warning says so: nothing is overwritten without the list, so results continue.
     fn existing(&self, kind: LineKind) -> Vec<(Key, PathBuf)> {
         let mut found = Vec::new();
         let not_listed = |error: &io::Error| {
@@ -247,7 +247,7 @@ impl Files {
         }
     }
 
-    /// Opens the file to go on with, or else a new one.
+    /// Opens the file to continue, or else a new one.
     fn open(&mut self) -> io::Result<()> {
         let now = (self.clock)();
         let existing = self.pattern.existing(self.kind);
@@ -293,7 +293,7 @@ impl Files {
     /// Continues an existing file.
     fn go_on(&mut self, path: PathBuf, now: SystemTime) -> io::Result<()> {
         if !path.metadata()?.is_file() {
-            // A pipe has nothing to go on with.
+            // A pipe has nothing to continue.
             let file = OpenOptions::new().write(true).open(&path)?;
             self.begin(path, file, 0, now);
             return Ok(());

@@ -1,4 +1,4 @@
-//! The picture that is drawn into, on the host, and the mixing of areas and colours into it.
+//! A picture on the host to draw into, and the mixing of areas and colours.
 
 use super::drawing::{Drawing, Ink, Step};
 use crate::frame::{PixelFormat, PlaneMut, PlaneRef, Rect, Size};
@@ -14,7 +14,7 @@ impl<'a> Canvas<'a> {
     /// A picture of `size` in `format`, whose planes lie wherever the caller has them.
     ///
     /// # Panics
-    /// If their number or sizes are not those of the format; see [`PixelFormat::plane_size`].
+    /// If their number or sizes do not match the format; see [`PixelFormat::plane_size`].
     pub fn new(planes: Vec<PlaneMut<'a>>, format: PixelFormat, size: Size) -> Self {
         assert_eq!(planes.len(), format.planes(), "planes of a {} picture", format.name);
         for (index, plane) in planes.iter().enumerate() {

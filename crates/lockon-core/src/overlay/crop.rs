@@ -10,7 +10,7 @@ const CALM: f64 = 0.3;
 /// Seconds until it reaches a target that was found elsewhere.
 const GLIDE: f64 = 0.6;
 
-/// Between two frames without times.
+/// The time between two frames without times.
 const USUAL_INTERVAL: f64 = 1.0 / 30.0;
 
 /// Maximum interval between frames that counts: the movement during a longer one is not known.
@@ -19,7 +19,7 @@ const LONGEST_INTERVAL: f64 = 0.5;
 /// Fixed point of places between pixels.
 const BITS: u32 = 8;
 
-/// Where the part lies, from frame to frame.
+/// The place of the part, from frame to frame.
 ///
 /// The target's middle goes through an alpha-beta filter whose two poles lie on each other: the difference of
 /// the part's middle to it neither shakes nor swings, and is none where the target moves evenly. While the
@@ -90,7 +90,7 @@ impl Crop {
                 }
             }
             None => {
-                // Where it is, it stays.
+                // It stays in place.
                 (self.place, self.speed, self.since) = (self.middle(), [0.0; 2], GLIDE);
                 self.follows = false;
             }
@@ -310,7 +310,7 @@ mod tests {
         for (text, zoom, expected) in [
             ("640x480", 1.0, [0.0, 600.0, 640.0, 480.0]),
             ("640x480", 2.0, [0.0, 840.0, 320.0, 240.0]),
-            // As much as there is.
+            // As much as exists.
             ("2160x2160", 1.0, [0.0, 0.0, 1080.0, 1080.0]),
             ("3840x1080", 1.0, [0.0, 540.0, 1920.0, 540.0]),
         ] {

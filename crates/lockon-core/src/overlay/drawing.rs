@@ -74,7 +74,7 @@ pub(super) struct Notes {
     pub(super) marks: Vec<super::Mark>,
     /// The labels of the marks, one behind the other.
     pub(super) words: String,
-    /// Where plates of labels lie.
+    /// The areas of labels' plates.
     pub(super) taken: Vec<Area>,
 }
 
@@ -97,7 +97,7 @@ impl Drawing {
         self.size
     }
 
-    /// The steps, in the order in which they are to be done.
+    /// The steps, in their order.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }

@@ -26,7 +26,7 @@ const MOST_GROWTH: f64 = 2.0;
 /// Seconds that a missing match stays hidden.
 const KEPT: f64 = 1.0;
 
-/// Between two frames without times, in seconds.
+/// The time between two frames without times, in seconds.
 const USUAL_INTERVAL: f64 = 1.0 / 30.0;
 
 /// Squares along the shorter side of a hidden part: too few to show a face or a number plate.
@@ -35,7 +35,7 @@ const SQUARES: usize = 6;
 /// The least length of a square's side, in pixels.
 const LEAST_SIDE: usize = 8;
 
-/// How something is hidden.
+/// The way of hiding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// Out of focus.
@@ -295,7 +295,7 @@ mod tests {
         let mut hiding = hiding("face");
         let mut count = |frame, found: Vec<Match>| hiding.step(&record(frame, vec![], found), SIZE).len();
         assert_eq!(count(0, vec![found(10), found(100)]), 2);
-        // The one that is found now, and where both were before.
+        // The one found now, and the earlier places of both.
         assert_eq!(count(1, vec![found(12)]), 3);
         assert_eq!(count(10, vec![]), 2);
         assert_eq!(count(11, vec![]), 0);

@@ -16,14 +16,14 @@ const MOST: usize = 32;
 /// not multiplied with alpha; rows without padding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layer {
-    /// Where it lies.
+    /// Its area.
     pub area: Rect,
     /// Its pixels.
     pub pixels: Vec<u8>,
 }
 
 impl Layer {
-    /// A thresholded frame from column `first_column` on, which hides what is under it.
+    /// A thresholded frame from column `first_column` on, which hides everything under it.
     ///
     /// # Panics
     /// If there is no such column.
@@ -38,8 +38,7 @@ impl Layer {
         Self { area, pixels: [0, 0, 128, 128].repeat(area.size().area()) }
     }
 
-    /// Lays a colour over what it shows, or luma alone: then what it shows of colours stays as it is, and
-    /// what is new of it has none.
+    /// Lays a colour over the layer, or luma alone: then existing colours stay, and new parts have none.
     fn mix(&mut self, x: usize, y: usize, luma: u8, chroma: Option<(u8, u8)>, opacity: u8) {
         let at = 4 * ((y - self.area.y) * self.area.w + x - self.area.x);
         let [alpha, own_luma, own_chroma @ ..] = &mut self.pixels[at..][..4] else {

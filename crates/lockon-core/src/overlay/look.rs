@@ -4,7 +4,7 @@
 use super::canvas::Colour;
 use crate::results::TrackState;
 
-/// How a box is drawn, for eyes and screens to which colours are not enough.
+/// Line styles of boxes, for people and screens that need more than colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineStyle {
     Solid,
@@ -22,8 +22,8 @@ impl LineStyle {
     }
 }
 
-/// Colours of items with a name, red, green and blue: magentas, blues and white, since the others are those
-/// of states. None is near one of these to the colour-blind either.
+/// Colours of named items, red, green and blue: magentas, blues and white, since the others are those of
+/// states. None is near one of these to the colour-blind either.
 pub(crate) const NAMES: [[u8; 3]; 8] = [
     [255, 70, 255],
     [120, 160, 255],
@@ -51,7 +51,7 @@ pub(super) fn colour_of_state(state: TrackState) -> Colour {
     Colour::of(rgb_of_state(state))
 }
 
-/// One of a few colours, the same for the same name in every frame and every run.
+/// A colour for a name, the same in every frame and every run.
 ///
 /// Names that count up in their last letter, such as `cam1` to `cam8`, have eight different ones.
 pub(crate) fn rgb_of_name(name: &str) -> [u8; 3] {
@@ -82,8 +82,8 @@ mod tests {
         }
     }
 
-    /// How a colour looks to those who have all receptors, and who lack those for red or green, in CIE's
-    /// L*a*b* (D65).
+    /// The appearance of a colour for people with all receptors, and for people without those for red or
+    /// green, in CIE's L*a*b* (D65).
     fn seen([r, g, b]: [u8; 3]) -> [[f64; 3]; 3] {
         let linear = [r, g, b].map(|v| {
             let v = f64::from(v) / 255.0;
@@ -110,7 +110,7 @@ mod tests {
         })
     }
 
-    /// The least distance of two colours to any of these eyes. Some 2 can just be seen, 10 at a glance.
+    /// The minimum distance of two colours for any of these people. About 2 is just visible, 10 at a glance.
     fn distance(a: [u8; 3], b: [u8; 3]) -> f64 {
         let pairs = seen(a).into_iter().zip(seen(b));
         pairs

@@ -55,7 +55,7 @@ struct Mark {
     area: Area,
     colour: Colour,
     line: LineStyle,
-    /// Where the label lies in [`Notes::words`](drawing::Notes::words).
+    /// The place of the label in [`Notes::words`](drawing::Notes::words).
     label: Range<usize>,
 }
 
@@ -109,7 +109,7 @@ impl Drawing {
             marks.push(Mark { area: track_area(track), colour, line, label: start..words.len() });
             trails.draw(self, &style, track);
         }
-        // All boxes before all labels: no line crosses one.
+        // All boxes before all labels: no line crosses a label.
         for Mark { area, colour, line, .. } in &*marks {
             style.draw_box(self, *area, *colour, *line);
         }

@@ -17,7 +17,7 @@ const BETWEEN: &str = "   ";
 /// The contents of a strip.
 #[derive(Debug, Default)]
 pub struct Strip<'a> {
-    /// How far in the video the picture is, from 0 to 1; `None` where there is no bar.
+    /// The position of the picture in the video, from 0 to 1; `None` if there is no bar.
     pub place: Option<f64>,
     /// Other places on the bar, from 0 to 1, that have a mark.
     pub marks: &'a [f64],
@@ -28,7 +28,7 @@ pub struct Strip<'a> {
     pub hints: &'a [&'a str],
 }
 
-/// Where the parts of a strip lie, in pixels of the picture and the strip together.
+/// The areas of a strip's parts, in pixels of the picture and the strip together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StripLayout {
     /// The picture and the strip.
@@ -67,7 +67,7 @@ impl StripLayout {
         Self { size, bar, label, row, edge, side }
     }
 
-    /// How far along the bar a column lies, from 0 to 1; beside the bar it is one of its ends.
+    /// The position of a column along the bar, from 0 to 1; outside of the bar it is the nearer end.
     pub fn share(&self, x: f64) -> Option<f64> {
         let (left, right) = self.bar?;
         // The last column is the end.

@@ -76,7 +76,8 @@ impl Style {
         }
     }
 
-    /// A frame just outside `area`, so that what was found stays visible, with a shadow for bright pictures.
+    /// A frame just outside `area`, so that the found object stays visible, with a shadow for bright
+    /// pictures.
     pub(super) fn draw_box(&self, drawing: &mut Drawing, area: Area, colour: Colour, kind: LineStyle) {
         let outline = self.outline(area, drawing.size());
         self.dashes(outline, kind, &mut |dash| drawing.shade(dash.grown(self.line / 2), 90));
@@ -168,7 +169,7 @@ impl Style {
         self.write(drawing, plate, colour, &label[..letters]);
     }
 
-    /// How much of a label fits into a picture, and how much room its plate takes; `None` if nothing fits.
+    /// The part of a label that fits into a picture, and the size of its plate; `None` if nothing fits.
     fn measure(&self, picture: Size, label: &str) -> Option<Text> {
         let advance = get_raster_width(WEIGHT, self.font) as i64 * self.zoom;
         // A coloured bar at the left end shows whose label this is where boxes crowd.

@@ -46,8 +46,7 @@ impl PartialEq for Cache {
 }
 
 impl Template {
-    /// How many bytes the pixels take in a record: no more than 2.7 for each, and few where the picture is
-    /// plain.
+    /// The bytes of the pixels in a record: no more than 2.7 for each, and few where the picture is plain.
     pub fn record_bytes(&self) -> usize {
         let Pixels { png, luma, mask } = self.written();
         [png, luma, mask].into_iter().flatten().map(String::len).sum()

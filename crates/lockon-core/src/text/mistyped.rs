@@ -5,10 +5,10 @@ use std::path::Path;
 
 use super::{HIDDEN, authority};
 
-/// How many words of a line may belong to the name of a file, on either side.
+/// Maximum words of a line that may belong to the name of a file, on either side.
 const MAX_WORDS: usize = 8;
 
-/// Where the logins stand in words that lack a right `scheme://`. A file of that name has none.
+/// Finds logins in words without a correct `scheme://`. The name of an existing file has none.
 pub(super) fn logins(text: &str) -> Vec<(usize, usize)> {
     if !text.contains('@') {
         return Vec::new();
@@ -20,7 +20,7 @@ pub(super) fn logins(text: &str) -> Vec<(usize, usize)> {
     found.collect()
 }
 
-/// As [`logins`], of a text that is one word, white space and quotes included.
+/// As [`logins`], for a text that is one word, white space and quotes included.
 pub(super) fn login_of_address(text: &str) -> Option<(usize, usize)> {
     login(text).filter(|_| !Path::new(text).exists())
 }
@@ -64,7 +64,7 @@ fn is_time(place: &str) -> bool {
     place.chars().all(|c| c.is_ascii_digit() || ".:s".contains(c)) && place.matches('.').count() < 3
 }
 
-/// Where words stand: between white space, and between the quotes and brackets around them.
+/// Finds words: between white space, and between the quotes and brackets around them.
 fn words(text: &str) -> Vec<(usize, usize)> {
     let mut words = Vec::new();
     let mut from = 0;

@@ -60,7 +60,7 @@ const LOST_SECONDS: f64 = 2.0;
 const LEFT_SECONDS: f64 = 0.5;
 const LEFT: f64 = 0.9;
 
-/// How far an object may have gone while it was not held, in diagonals of its box: one at once, as the
+/// How far an object may have moved while it was not held, in diagonals of its box: one at once, as the
 /// tracker's window allows, and one more each second, which walkers and cars in most views do not exceed.
 const REACH: f64 = 1.0;
 const REACH_PER_SECOND: f64 = 1.0;
@@ -92,7 +92,7 @@ pub(super) struct Births {
     found: Vec<Found>,
     lives: Vec<Life>,
     candidates: Vec<Candidate>,
-    /// Tracks that ended in this frame, or go on from another place.
+    /// Tracks that ended in this frame, or continue from another place.
     replaced: Vec<u32>,
     begun: Vec<Begun>,
     /// The boxes of tracks by detections, by the tracks' numbers.
@@ -193,7 +193,7 @@ impl Births {
         self.lives.retain(|life| !is_meant(life.id));
     }
 
-    /// Takes in what was found in the next frame. True if that is nothing, as before.
+    /// Takes in the matches of the next frame. True if there are none, as before.
     pub(super) fn see(&mut self, matches: &[Match], detections: &[Detection]) -> bool {
         self.found.clear();
         match self.evidence {
@@ -232,7 +232,7 @@ impl Births {
         }
     }
 
-    /// Writes into the records of tracks what only is known here.
+    /// Writes into the records of tracks the fields that only this knows.
     pub(super) fn label(&self, tracks: &mut [Track]) {
         for track in tracks {
             if let Some(life) = self.lives.iter().find(|life| life.id == track.id) {
@@ -266,7 +266,7 @@ impl Births {
         });
         owners.clear();
         owners.resize(tracks.len(), None);
-        // Once a pair is taken, what is left of its match and its track is of no use.
+        // Once a pair is taken, other pairs of its match and its track are of no use.
         let mut taken = 0;
         while taken < pairs.len() {
             let Pair { found, track, .. } = pairs[taken];
@@ -346,7 +346,7 @@ impl Births {
             candidate.is_seen = false;
         }
         for Found { name, at } in found.iter() {
-            // A box that was given explains what lies on it even where it is lost: it cannot be resumed.
+            // A given box explains matches on it even where it is lost: it cannot be resumed.
             let explains = |(index, track): (usize, &Track)| {
                 let is_given = !lives.iter().any(|life| life.id == track.id);
                 (is_given || Self::is_held(owners, tracks, index))

@@ -29,8 +29,8 @@ const BLOCK: usize = 16;
 const COLUMNS: usize = 10;
 const ROWS: usize = 7;
 
-/// How far a block may be from where the last motion takes it: first in the picture at half of that size,
-/// then from what was found there.
+/// How far a block may be from its place by the last motion: first in the picture at half of that size, then
+/// from the place found there.
 const COARSE: i64 = 7;
 const FINE: i64 = 2;
 
@@ -58,7 +58,7 @@ pub(super) struct Motion {
     y: f64,
 }
 
-/// Where something was, and where it is.
+/// A place in the last frame and in this one.
 type Pair = ((f64, f64), (f64, f64));
 
 impl Motion {
@@ -69,7 +69,7 @@ impl Motion {
         Self { x, y, ..Self::NONE }
     }
 
-    /// Where a place of the last frame is in this one.
+    /// The position in this frame of a place in the last one.
     pub(super) fn apply(self, (x, y): (f64, f64)) -> (f64, f64) {
         (self.a * x - self.b * y + self.x, self.b * x + self.a * y + self.y)
     }
@@ -123,7 +123,7 @@ impl Small {
         Self { width, height, data }
     }
 
-    /// Means of squares of `factor` pixels; what does not fill a square is left out.
+    /// Means of squares of `factor` pixels; incomplete squares are left out.
     fn shrink<'a>(
         &mut self,
         (level, threads): (Level, &Threads),
@@ -234,7 +234,7 @@ impl Small {
         sum
     }
 
-    /// Where this picture's block is in another one, within `reach` of a place, the first of equal ones.
+    /// The place of this picture's block in another one, within `reach` of a place; the first of equal ones.
     #[inline(always)]
     fn find(&self, place: (usize, usize), other: &Self, (x, y): (i64, i64), reach: i64) -> (i64, i64) {
         let (mut best, mut least) = ((x, y), u32::MAX);
@@ -512,7 +512,7 @@ mod tests {
     fn scale_and_rotation_are_found() {
         let (cos, sin) = (1.02 * libm::cos(0.02), 1.02 * libm::sin(0.02));
         let turned = |x: f64, y: f64| (cos * x - sin * y, sin * x + cos * y);
-        // The place (x, y) of the second frame shows what was at `turned` in the first.
+        // The place (x, y) of the second frame shows the place `turned` of the first.
         let motion = motion(&[frame(|x, y| (x, y)), frame(turned)], &[]).expect("the ground has texture");
         for place in [(40.0, 40.0), (600.0, 40.0), (320.0, 330.0)] {
             assert_near(Some(motion), turned(place.0, place.1), place);

@@ -126,7 +126,7 @@ impl Colours {
         }
     }
 
-    /// How likely each sample is to be the target's, in [0, 1]; 1/2 where nothing is known.
+    /// The probability that each sample belongs to the target, in [0, 1]; 1/2 if nothing is known.
     pub(super) fn probabilities(&self, bins: &[u16], probabilities: &mut Vec<f32>) {
         let mut of_bins = [0.0; BINS];
         Level::best().run(

@@ -17,7 +17,7 @@ const PASSING: u32 = 5;
 /// Boxes that overlap so much meet.
 const MEETING: f64 = 0.1;
 
-/// How much of a moment at which a target was not like itself counts a frame later.
+/// The share of a moment of low likeness that still counts one frame later.
 const MEMORY: f64 = 0.95;
 
 /// Pairs of targets that meet; keeps its room.
@@ -31,7 +31,7 @@ pub(super) struct Doubles {
 struct Meeting {
     /// The lower one first.
     ids: (u32, u32),
-    /// How far each was at most from what is usual, of late.
+    /// The largest recent distance of each from its usual values.
     least: (f64, f64),
     /// The last box at which each was surely itself, before they overlapped.
     confirmed: (Window, Window),
@@ -50,7 +50,7 @@ impl Doubles {
         }
     }
 
-    /// Frames have another size from now on: meetings go on as if they began.
+    /// Frames have another size from now on: meetings continue as if they had just begun.
     pub(super) fn rescale(&mut self) {
         self.meetings.clear();
     }

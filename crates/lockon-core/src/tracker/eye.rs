@@ -34,13 +34,13 @@ const NAME_WEIGHT: f32 = 1.3;
 const OTHERS: usize = NAMES + 4;
 const _: () = assert!(SIGNED + 1 + OTHERS == CHANNELS);
 
-/// Share of the colours' answer to where the target is; the filter has the rest.
+/// Weight of the colours in the target's place; the filter has the rest.
 const COLOUR_SHARE: f32 = 0.5;
 
 /// The part of the box, on each axis, over which probabilities are averaged: its edge is often ground.
 const COLOUR_BOX: f64 = 0.9;
 
-/// Where a target was found in a window.
+/// The place of a target in a window.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sighting {
     /// Displacement from the window's middle, in pixels.
@@ -50,7 +50,7 @@ pub(super) struct Sighting {
     pub(super) peak: f64,
 }
 
-/// All that is looked with; one for each thread.
+/// All buffers for looking; one set for each thread.
 pub(super) struct Eyes {
     /// Sees where the target can be.
     pub(super) wide: Eye,
@@ -191,7 +191,7 @@ impl Eye {
         Filter::new(&mut self.solver, &self.features, (w / self.cell, h / self.cell), memory)
     }
 
-    /// Learns what was described and found displaced from its middle.
+    /// Learns the described window, whose target was found displaced from its middle.
     ///
     /// As ECO does (M. Danelljan et al., 2017): it spares a second look.
     pub(super) fn learn_filter(&mut self, filter: &mut Filter, displacement: (f64, f64)) {
@@ -199,13 +199,13 @@ impl Eye {
         filter.learn(&mut self.solver, x / self.cell, y / self.cell);
     }
 
-    /// The filter's responses to what was described.
+    /// The filter's responses to the described window.
     pub(super) fn respond(&mut self, filter: &Filter) {
         filter.respond(&mut self.solver, &self.features, &mut self.responses);
     }
 
-    /// Returns where the target of `w` x `h` pixels is by the last responses and by colours. `weight` weights
-    /// a response by its displacement in pixels.
+    /// Returns the place of the target of `w` x `h` pixels by the last responses and by colours. `weight`
+    /// weights a response by its displacement in pixels.
     pub(super) fn find(&mut self, w: f64, h: f64, weight: impl Fn(f64, f64) -> f32) -> Sighting {
         self.sum_probabilities();
         let sample = self.cell / 2.0;
@@ -244,7 +244,7 @@ impl Eye {
         }
     }
 
-    /// Mean over a box that lies (`x`, `y`) cells from the middle; what lies outside counts as ground.
+    /// Mean over a box that lies (`x`, `y`) cells from the middle; cells outside count as ground.
     fn mean_probability(&self, x: i64, y: i64, half_w: i64, half_h: i64) -> f32 {
         let (x, y) = (2 * x + COLOUR_SIDE as i64 / 2, 2 * y + COLOUR_SIDE as i64 / 2);
         let inside = |v: i64| v.clamp(0, COLOUR_SIDE as i64) as usize;

@@ -4,8 +4,8 @@
 //! (STRCF): the filter g minimises `|y - sum over channels of g * x|^2 + |w h|^2 + m |g - g_before|^2`
 //! subject to g = h, where y is 1 at the target and falls off around it and w is large outside the box;
 //! solved by a few rounds of ADMM, each exact for every frequency by the Sherman-Morrison formula. Here g is
-//! drawn not only to the last filter but also to the first one, the anchor, which never changes: what was
-//! learnt by mistake is forgotten, what was shown in the first frame is not.
+//! drawn not only to the last filter but also to the first one, the anchor, which never changes: mistakes are
+//! forgotten, the first frame is not.
 
 use super::fft::{CHANNELS, Fft, GRID, Grid, HALF, Pass, Spectrum};
 use crate::simd::Level;
@@ -98,11 +98,11 @@ struct Shift {
 }
 
 impl Shift {
-    /// Moves what lies (`x`, `y`) cells from the middle of the sample to its middle.
+    /// Shifts the sample by (`x`, `y`) cells, so that this place comes to its middle.
     fn new(x: f64, y: f64) -> Self {
         let turn = |index: usize, distance: f64| {
             let angle = 2.0 * std::f64::consts::PI * displacement(index) * distance / GRID as f64;
-            // The highest frequency is its own negative: only what is real can be turned by both.
+            // The highest frequency is its own negative: only real numbers can be turned by both.
             let sin = if index == GRID / 2 { 0.0 } else { libm::sin(angle) };
             (libm::cos(angle) as f32, sin as f32)
         };
@@ -175,7 +175,7 @@ impl Filter {
         learnt.top = self.top;
     }
 
-    /// Forgets what it learnt since.
+    /// Forgets everything learnt since.
     pub(super) fn go_back(&mut self, learnt: &Learnt) {
         self.latest.clone_from(&learnt.filter);
         self.top = learnt.top;

@@ -1,4 +1,4 @@
-//! How a target moves against the ground, and whether it has stopped to.
+//! The motion of a target against the ground, and whether it has stopped.
 //!
 //! A tracker that follows something by mistake most often follows ground: a post that the target passed, a
 //! bush that it went behind. A filter that has learnt ground responds to it as well as to anything, but
@@ -81,7 +81,7 @@ impl Ground {
         self.seconds = 0.0;
     }
 
-    /// It is known what is usual, and that is to move.
+    /// Its usual motion is known, and it usually moves.
     fn moves(&self) -> bool {
         self.frames >= KNOWN && self.usual > MOVES
     }
@@ -91,7 +91,7 @@ impl Ground {
         self.steps.len() >= FEWEST && (self.seconds >= SPAN || self.steps.len() >= MOST)
     }
 
-    /// How far from here it was at most within the span: what swings to and fro moves too.
+    /// Its largest distance from here within the span: a swinging target moves too.
     fn farthest(&self) -> f64 {
         let (mut x, mut y, mut most) = (0.0, 0.0, 0.0_f64);
         for step in self.steps.iter().rev() {

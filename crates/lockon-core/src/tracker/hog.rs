@@ -343,7 +343,7 @@ fn norms<const CELLS: usize>(above: &Lanes<f32>, below: &Lanes<f32>) -> [Lanes<f
 /// The numbers of cells with the norms of their four blocks.
 #[inline(always)]
 fn normalise(histogram: &Histogram, norms: [&Lanes<f32>; 4], row: &mut Row) {
-    // `f32::min` would ask for what is no number.
+    // `f32::min` would also check for NaN.
     let cut = |value: f32| if value < CUT { value } else { CUT };
     let mut total = [0.0; LANES];
     for bin in 0..SIGNED {

@@ -8,9 +8,9 @@
 //! of templates are followed, `births.rs` decides which of them become tracks and when these end. Threads
 //! share the work of a frame where there is enough of it (`workplaces.rs`).
 //!
-//! All that is seen of a picture comes from `sample.rs`: windows resampled in integers. Everything after that
-//! is f32 and f64 in a written order, on the host, with the crate's own transforms (`fft.rs`) and `libm`. So
-//! the same frames give the same tracks on every machine, whatever device does the searches.
+//! All pixels come from `sample.rs`: windows resampled in integers. Everything after that is f32 and f64 in a
+//! written order, on the host, with the crate's own transforms (`fft.rs`) and `libm`. So the same frames give
+//! the same tracks on every machine, whatever device does the searches.
 
 mod births;
 mod camera;
@@ -93,9 +93,9 @@ pub struct Tracker {
     doubles: Doubles,
     /// The targets' boxes in the frame before.
     boxes: Vec<[f64; 4]>,
-    /// Where the targets that are followed should be, by their numbers.
+    /// The forecasts of the followed targets, by their numbers.
     forecasts: Vec<(u32, Window)>,
-    /// Where those that are lost are looked for in this frame, one target after the other.
+    /// The places at which lost targets are searched in this frame, one target after the other.
     glances: Vec<Glance>,
 }
 
@@ -110,7 +110,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// True if the box is to be followed from this frame on. If it has to wait, this is reported once.
+    /// True if the tracker follows the box from this frame on. If the box has to wait, this is reported once.
     fn is_ready(&mut self, frame: &Frame) -> bool {
         let Self { id, rect, from, flat_since } = self;
         if !from.is_reached(&frame.meta) {
@@ -141,7 +141,7 @@ impl Waiting {
         true
     }
 
-    /// Why it was never followed, for messages.
+    /// The reason why it was never followed, for messages.
     fn reason(&self) -> String {
         match self.flat_since {
             Some(since) => format!("its box {} was flat from frame {since} on", self.rect),
@@ -207,7 +207,7 @@ impl Tracker {
         self
     }
 
-    /// Follows what a frame's box shows, from `next` on.
+    /// Follows the content of a frame's box, from `next` on.
     fn follow(&mut self, id: u32, rect: Rect, from: Moment, next: &Frame, recent: &RecentFrames) {
         let waiting = Waiting { id, rect, from, flat_since: None };
         let at = match from {
@@ -338,7 +338,7 @@ impl Tracker {
     }
 }
 
-/// Why an order cannot be carried out.
+/// The error of an order that cannot be carried out.
 enum Obstacle {
     Outside(Rect, Size),
     Other(String),
@@ -537,7 +537,7 @@ impl Follow for Tracker {
     }
 }
 
-/// Seconds from one frame to another, within what motion is computed for.
+/// Seconds from one frame to another, limited to the range for which motion is computed.
 fn interval(last: FrameMeta, now: FrameMeta) -> f64 {
     elapsed(last, now).clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL)
 }
@@ -572,7 +572,7 @@ fn deviation(rect: Rect, frame: &Frame) -> f64 {
     })
 }
 
-/// The one value that all pixels of a box have, if they have.
+/// The common value of all pixels of a box, if there is one.
 fn flat(rect: Rect, frame: &Frame) -> Option<u8> {
     frame.with_luma_of(rect, |pixels| {
         let first = pixels.row(0)[0];

@@ -26,7 +26,7 @@ const LANES: usize = 32;
 const SPREAD: usize = 4 * LANES;
 const AT_ONCE: usize = 12;
 
-/// By how much places of the shrunken picture differ from what was there before; keeps its room.
+/// The differences of places of the shrunken picture from the frame before; keeps its memory.
 pub(super) struct Movers {
     level: Level,
     /// The minimum and the maximum of the three by three pixels about each, in the frame before; the first

@@ -63,7 +63,7 @@ impl Names {
         }
     }
 
-    /// How much of a colour is of each name, less what a name has in the mean: sums to 0, within [-1/9, 8/9].
+    /// The share of each name in a colour, less the mean share: sums to 0, within [-1/9, 8/9].
     #[inline(always)]
     pub(super) fn shares(&self, luma: u8, u: u8, v: u8) -> [f32; NAMES] {
         let [luma, u, v] = [(&self.luma, luma), (&self.u, u), (&self.v, v)].map(|(t, i)| &t[usize::from(i)]);

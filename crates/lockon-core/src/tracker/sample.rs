@@ -2,8 +2,8 @@
 //!
 //! A sample is the mean of the picture over a box about the sample's place: as wide as a step of the grid,
 //! and at least one pixel, so that shrinking averages and enlarging interpolates linearly. Places are whole
-//! 1/256 pixel, weights whole 1/256, and what lies outside the picture is what lies at its border. Every
-//! machine and every device can give the same bytes.
+//! 1/256 pixel, weights whole 1/256, and pixels outside the picture repeat its border. Every machine and
+//! every device can give the same bytes.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::frame::{Frame, PixelFormat, PlaneRef, Size};
 use crate::simd::Level;
 use crate::surface::{Grid, Surface, Turn};
 
-/// One colour component of a picture.
+/// A colour component of a picture.
 #[derive(Clone, Copy)]
 struct Component<'a> {
     plane: PlaneRef<'a>,
@@ -99,14 +99,14 @@ const _: () = assert!(BLOCK.is_power_of_two() && BLOCK.ilog2() % 2 == 1);
 /// Samples of a turned window that are made together.
 const RUN: usize = BLOCK / CELL;
 
-/// Where the samples of a line of pixels lie.
+/// The samples of a line of pixels.
 #[derive(Clone, Copy, PartialEq)]
 struct Axis {
-    /// Where they begin, in 1/256 pixel.
+    /// The start, in 1/256 pixel.
     start: i64,
     /// From one to the next, in 1/65536 pixel.
     step: i64,
-    /// How many they are.
+    /// The number of samples.
     count: usize,
     /// First come those whose index is a multiple of this, then those after them, and so on.
     groups: usize,
@@ -134,10 +134,10 @@ impl Taps {
 
     fn plan(&mut self, axis: Axis) {
         let Axis { start, step, count, groups, length } = axis;
-        // Below 2^23: a frame is at most 32768 pixels wide, and so is what a sample covers.
+        // Below 2^23: a frame is at most 32768 pixels wide, and so is the area of a sample.
         let width = (step.max(1 << 16) >> 8) as u32;
         let whole = ((1 << 16) / width, (1 << 16) % width);
-        // Exact for what is at most 2^16.
+        // Exact for numbers up to 2^16.
         let reciprocal = (1_u64 << 48) / u64::from(width) + 1;
         let last = length as i64 - 1;
         self.axis = axis;

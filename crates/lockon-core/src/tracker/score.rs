@@ -1,4 +1,4 @@
-//! How likely a followed box is on its target.
+//! The probability that a followed box is on its target.
 //!
 //! The most recently learnt look confirms whatever the tracker follows. The evidence is the first look, which
 //! was given and is never changed, and how much better the place is than the second best one. A logistic

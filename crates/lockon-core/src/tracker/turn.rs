@@ -1,4 +1,4 @@
-//! The box's direction: by what angle the target has turned in the picture.
+//! The box's direction: the angle by which the target has turned in the picture.
 //!
 //! A turned target is looked at in a turned window, as a larger one is in a larger window: filter, shape and
 //! looks see it upright. Its direction of turning is found from the look of the box a step further to either

@@ -38,7 +38,7 @@ impl Usual {
         Self { mean, spread: FIRST_SPREAD, frames: FIRST_FRAMES }
     }
 
-    /// How many spreads a value is above the mean.
+    /// The distance of a value above the mean, in spreads.
     pub(super) fn departure(self, value: f64) -> f64 {
         (value - self.mean) / self.spread.max(LEAST_SPREAD)
     }

@@ -1,4 +1,4 @@
-//! The threads that follow targets, and what each of them needs for that.
+//! The threads that follow targets, and the buffers that each needs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -13,7 +13,7 @@ use crate::workers;
 /// The memory that one thread needs to follow a target.
 pub(super) struct Workplace {
     pub(super) eyes: Eyes,
-    /// Where the targets are that this one must not be taken for.
+    /// The places of other targets, which this one must not be confused with.
     pub(super) rivals: Vec<Window>,
 }
 
@@ -88,7 +88,7 @@ impl Threads {
 /// They are as large as a processor's second cache, so each processor takes the one that was left on it last,
 /// which that cache still has, whatever its threads do.
 struct Idle {
-    /// How many there are, those in use included.
+    /// The number of workplaces, also those in use.
     made: AtomicUsize,
     of_processors: [Mutex<Vec<Workplace>>; PROCESSORS],
 }
@@ -143,7 +143,7 @@ fn processor() -> usize {
 /// them than threads are at work.
 static IDLE: Mutex<Weak<Idle>> = Mutex::new(Weak::new());
 
-/// The threads that follow targets, and what they work with.
+/// The threads that follow targets, and their buffers.
 pub(super) struct Workplaces {
     pub(super) threads: Threads,
     idle: Arc<Idle>,
@@ -171,7 +171,7 @@ impl Workplaces {
     /// Does `work` for each item, in any order, on all threads where it is run among them.
     pub(super) fn each<T: Send>(&self, items: &mut [T], work: impl Fn(&mut T, &mut Workplace) + Sync) {
         let one = |item: &mut T| self.with_one(|place| work(item, place));
-        // One by one: a target that has turned takes longer than another.
+        // One by one: a turned target takes longer than another.
         if self.threads.is_among_them() {
             self.idle.provide(self.threads.count.min(items.len()));
             items.par_iter_mut().with_max_len(1).for_each(one);

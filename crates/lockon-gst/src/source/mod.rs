@@ -102,7 +102,7 @@ const AFTER_ERROR: Duration = Duration::from_secs(1);
 /// HTTP is lost. Longer than sources pause.
 const GONE: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 15 });
 
-/// A video may end this long before its file does, and a tenth of the length earlier: sound often goes on.
+/// A video may end this long before its file does, and a tenth of the length earlier: sound often continues.
 const SHORTFALL: Duration = Duration::from_secs(1);
 
 /// How long after a resource complained an end is its consequence.

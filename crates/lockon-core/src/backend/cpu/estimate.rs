@@ -1,4 +1,4 @@
-//! Where in a tile a match can be: estimates of scores in f32, with bounds that lose none.
+//! Finds the places in a tile where a match can be: estimates of scores in f32, with bounds that lose none.
 //!
 //! Let c = (n * ST - S * t1) / n, the correlation of the window with the template less its mean, V = n * SS -
 //! S * S and W the same of the template: the score is n * c / sqrt(V * W). An FFT in f32 gives c with an
@@ -29,7 +29,7 @@ pub(super) struct Estimates<'a> {
     pub(super) error: f64,
     /// The largest amount by which V is above its lower bound.
     pub(super) spread: f64,
-    /// Root of W over n: what divides c beside the root of V.
+    /// Root of W over n: divides c, with the root of V.
     pub(super) scale: f64,
 }
 

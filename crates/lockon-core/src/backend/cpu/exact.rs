@@ -126,7 +126,7 @@ fn masked_squares(pixels: &[u8], mask: &[u8]) -> i32 {
     pixels.iter().zip(mask).map(|(&v, &counts)| i32::from(v) * i32::from(v * counts)).sum()
 }
 
-/// The exact search of tiles of one size: what all threads read.
+/// The exact search of tiles of one size: data that all threads read.
 pub(super) struct Exact {
     correlator: Correlator<f64>,
 }

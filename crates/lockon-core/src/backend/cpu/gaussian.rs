@@ -267,7 +267,7 @@ impl Rule<'_> {
     }
 }
 
-/// How far the mean is below the one at which the pixel becomes background.
+/// The distance of the mean below the one at which the pixel becomes background.
 #[inline(always)]
 fn margin(pixel: i32, mean: f32, rule: Rule<'_>) -> f32 {
     (pixel + rule.offset) as f32 - 0.5 - mean
@@ -372,7 +372,7 @@ impl<T: Copy + Default> Blur<T> {
         let before = radius.saturating_sub(left);
         let from = left - (radius - before);
         let count = (padded.len() - before).min(row.len() - from);
-        // Rows of a strip lie too far apart for the processor to see what comes.
+        // Rows of a strip lie too far apart for the processor's prefetcher.
         let ahead = (self.next + AHEAD).min(window.src.size().height - 1);
         prefetch(&window.src.row(ahead)[from..from + count]);
         let padded = if count == padded.len() {

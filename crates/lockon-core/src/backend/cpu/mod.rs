@@ -178,7 +178,7 @@ impl Backend for Cpu {
         }
         let completed = &self.completed;
         let (mut slot, is_stopped) = self.poison.run(|| {
-            // The worker hears of the end itself, and gives up what it works on.
+            // The worker notices the end itself, and abandons its work.
             let (slot, outcome) = completed.recv().map_err(|_| worker_ended())?;
             match outcome {
                 Ok(()) => Ok((slot, false)),

@@ -171,12 +171,12 @@ impl Matcher {
         self.estimated_s
     }
 
-    /// About what it takes of memory, beside bank and frame and without lists of peaks.
+    /// Its approximate memory, besides bank and frame, without lists of peaks.
     pub fn bytes(&self) -> Bytes {
         Bytes(self.taken as u64)
     }
 
-    /// How many members are searched.
+    /// The number of searched members.
     pub fn members(&self) -> usize {
         self.search.bank.members().len()
     }

@@ -1,4 +1,4 @@
-//! How a search is cut into pieces of work.
+//! Cuts a search into pieces of work.
 //!
 //! The score maps of all members of a bank are cut along one grid of tiles. A tile is a piece of work of its
 //! own: its pixels in, its peaks out. It scores one position more than its own on each side, to find out
@@ -138,14 +138,14 @@ const UNCACHED: f64 = 0.15;
 /// two.
 const WAKE_NS: f64 = 30_000.0;
 
-/// About how long a complex transform takes, with what is done before and after it.
+/// The approximate time of a complex transform, with the work before and after it.
 fn fft_ns(length: usize) -> f64 {
     let halvings = length.trailing_zeros();
     let odd = f64::from((length >> halvings) as u32).log2();
     length as f64 * (f64::from(halvings) * HALVING_NS + odd * ODD_NS + PASS_NS)
 }
 
-/// One way to cut an axis.
+/// A way to cut an axis.
 #[derive(Debug, Clone, Copy)]
 struct AxisChoice {
     tile: usize,

@@ -1,5 +1,4 @@
-//! A search from coarse to fine: not every place and direction is looked at, but what is reported scores
-//! exactly what it says.
+//! A search from coarse to fine: it does not search every place and direction, but reported scores are exact.
 //!
 //! Picture and templates are halved until the smallest template is about [`COARSE_SIDE`] pixels wide or high.
 //! There every place is searched, in as many directions as make a difference. What scores well is followed to
@@ -50,7 +49,7 @@ pub(super) struct Pyramid {
     level: Level,
     variants: Arc<Variants>,
     region: Size,
-    /// How often the picture is halved.
+    /// The number of halvings of the picture.
     halvings: usize,
     /// The templates, halved 0 to `halvings` times.
     templates: Vec<Vec<Template>>,
@@ -342,7 +341,7 @@ impl Pyramid {
         if let Some(made) = lock().variants.get(&(times, variant)) {
             return made.clone();
         }
-        // Not under the lock: it takes its time, and another thread that makes the same makes no other.
+        // Not under the lock: it takes long, and another thread that makes it too gets the same.
         let (template, scale, angle) = self.variants.parts(variant);
         let made = self.templates[times][template].resampled(scale, angle).ok();
         let mut kept = lock();
@@ -371,7 +370,7 @@ fn coarse_scales(scales: &[f64], step: f64) -> Vec<bool> {
     kept
 }
 
-/// About what a variant takes, in bytes.
+/// The approximate bytes of a variant.
 fn bytes(template: &Template) -> usize {
     2 * template.size().area() + 2 * size_of::<Template>()
 }
@@ -383,7 +382,7 @@ fn distinct(mut places: Vec<Place>) -> Vec<Place> {
     places
 }
 
-/// Where a box of another length begins that has about the same centre.
+/// The start of a box of another length with about the same centre.
 fn recentred(at: usize, length: usize, other: usize) -> usize {
     (at + length / 2).saturating_sub(other / 2)
 }

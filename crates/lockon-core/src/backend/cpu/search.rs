@@ -1,4 +1,4 @@
-//! The search of one tile: what all threads read, and what each of them works with.
+//! The search of one tile: data that all threads read, and the buffers of each.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -258,7 +258,7 @@ impl Wanted {
         }
     }
 
-    /// One match a name is wanted: no other than the best, since nothing better can overlap it.
+    /// One match a name is needed: only the best, since nothing better can overlap it.
     fn is_best_only(&self) -> bool {
         self.limits.max_matches == 1
     }
@@ -654,7 +654,7 @@ impl Worker {
     }
 }
 
-/// How far estimates can be off.
+/// The maximum error of estimates.
 struct Errors {
     /// The largest error of a correlation.
     error: f64,

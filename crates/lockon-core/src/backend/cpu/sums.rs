@@ -236,7 +236,7 @@ fn replace_row(leaving: &[u8], entering: &[u8], columns: &mut [i64], squares: &m
     }
 }
 
-/// Sums of `length` neighbours each: `out[x]` is that of `columns[x..x + length]`.
+/// Sums of `length` neighbours each: `out[x]` is the sum of `columns[x..x + length]`.
 fn slide(columns: &[i64], length: usize, out: &mut [i64]) {
     let mut sum = columns[..length - 1].iter().sum::<i64>();
     for ((out, &leaving), &entering) in out.iter_mut().zip(columns).zip(&columns[length - 1..]) {

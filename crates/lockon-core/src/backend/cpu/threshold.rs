@@ -80,7 +80,7 @@ impl Thresholder {
         Self { control, level, size, radius: spec.block / 2, inverse: spec.inverse, rule, bands: Vec::new() }
     }
 
-    /// As `self`, for a run: once the run is stopped, rows are left as they were.
+    /// As `self`, for a run: once the run is stopped, rows stay unchanged.
     #[must_use]
     pub fn under(self, control: &Control) -> Self {
         Self { control: control.clone(), ..self }
@@ -146,7 +146,7 @@ impl Thresholder {
     }
 }
 
-/// Where a band looks: at rows around each of its own, from row `first` of the picture on.
+/// The input of a band: rows around each of its own, from row `first` of the picture on.
 pub(super) struct Window<'a> {
     pub(super) control: &'a Control,
     pub(super) src: PlaneRef<'a>,
@@ -475,7 +475,7 @@ mod tests {
 
     #[test]
     fn masks_are_the_references_on_random_pictures() {
-        // As many as it says, more too.
+        // At least as many as it says.
         let cases = std::env::var("LOCKON_TEST_CASES").map_or(100, |cases| cases.parse().unwrap());
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[11; 32]);
         let config = Config { cases, failure_persistence: None, ..Config::default() };

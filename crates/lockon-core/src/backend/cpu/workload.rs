@@ -15,7 +15,7 @@ pub(super) fn of_bank(bank: &Bank, region: Size, threads: usize) -> Workload {
     of_sizes(members, region, threads)
 }
 
-/// The work that members of these sizes are, each masked or not.
+/// The work of members of these sizes, each masked or not.
 fn of_sizes(members: impl Iterator<Item = (Size, bool)>, region: Size, threads: usize) -> Workload {
     let (mut largest, mut count, mut masked) = (Size::new(1, 1), 0, 0);
     for (size, is_masked) in members {
@@ -68,7 +68,7 @@ pub(in crate::backend) fn unclear_share(region: PlaneRef<'_>, window: Size) -> f
             let block = Rect::new(left, top, across + window.width - 1, down + window.height - 1);
             let pixels = region.crop(block);
             let (_, norm) = squares_about(middle_of(pixels), pixels);
-            // As `Worker::estimate` has it of a window whose mean is about the tile's.
+            // As in `Worker::estimate`, for a window whose mean is about the tile's.
             let bound = n * error_of::<f32>(pixels.size(), norm, n.sqrt());
             let variances = &mut row[..across];
             for y in 0..down {

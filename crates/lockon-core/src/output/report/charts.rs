@@ -199,7 +199,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// How many matches a template had, where some frame has several.
+    /// The number of matches of a template, if some frame has several.
     fn write_counts(&self, page: &mut String, series: &Series) -> std::fmt::Result {
         let most = series.columns.iter().map(|column| column.most_matches).max().unwrap_or(0);
         if most < 2 {
@@ -303,7 +303,7 @@ impl Page<'_> {
         WIDTH / (columns + 1.0)
     }
 
-    /// Where a time lies in a chart; the last column ends at its border.
+    /// The position of a time in a chart; the last column ends at its border.
     fn x(&self, time: f64) -> f64 {
         let (first, last) = (self.report.first, self.report.last);
         let share = if last > first { (time - first) / (last - first) } else { 0.0 };

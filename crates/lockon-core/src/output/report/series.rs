@@ -30,7 +30,7 @@ pub(super) enum SeriesKind {
 pub(super) struct Column {
     pub(super) number: u64,
     pub(super) time: f64,
-    /// Where it was last, if it was seen.
+    /// Its last place, if it was seen.
     pub(super) place: Option<(f64, f64)>,
     /// Scores where it was seen: those of a lost track are of places that were rejected.
     pub(super) least: f64,
@@ -209,7 +209,7 @@ impl Histogram {
         self.counts[bin] += 1;
     }
 
-    /// Where a bin begins, in microseconds.
+    /// The start of a bin, in microseconds.
     pub(super) fn start(bin: usize) -> u64 {
         (4 + bin as u64 % 4) << (bin / 4 - 2)
     }

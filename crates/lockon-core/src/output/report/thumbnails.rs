@@ -1,4 +1,4 @@
-//! Pictures on the page, and what they show of a frame.
+//! Pictures on the page, and their part of a frame.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

@@ -1,4 +1,4 @@
-//! How an object's box lies to the one that is followed.
+//! The position of an object's box relative to the followed one.
 //!
 //! A filter finds again whatever it has learnt of a target, wherever that lies in the object: it keeps to
 //! what it was shown, not to the object's borders. A detector knows these. Training the filter again each

@@ -1,16 +1,16 @@
-//! One target: what is known of it, where it is, and how sure that is.
+//! One target: its looks, its place, and the certainty.
 //!
 //! Each frame is looked at in a wide window about where the target should be, to find it and to learn from.
 //! Then a narrow window gives place and size more finely. Three things must agree for a track to be sure: the
-//! response of the filter is what it usually is, the box looks like what was seen before, and no other place
-//! is as good; measured in how much these vary for this target (`usual.rs`). Where they do not, the track is
+//! response of the filter is what it usually is, the box looks like earlier looks, and no other place is as
+//! good; measured in how much these vary for this target (`usual.rs`). Where they do not, the track is
 //! uncertain and nothing is learnt; when that lasts, it is lost, and a few windows of the frame are searched
 //! in each frame, nearest first. A target found there must look like the lost one in several frames before it
 //! is believed.
 //!
 //! Motion against the ground (`ground.rs`) is a witness of its own. A target that used to move and sticks to
-//! the ground now is lost at once, and what was learnt of late is forgotten, unless it looks as it did first.
-//! A target that keeps moving but looks strange has changed, and is learnt.
+//! the ground now is lost at once, and recent looks are forgotten, unless it looks like the first one. A
+//! target that keeps moving but looks strange has changed, and is learnt.
 //!
 //! How likely the box is right is another question (`score.rs`): what is learnt answers for itself, so only
 //! the first look counts there.
@@ -76,7 +76,7 @@ const LEAD: f64 = 0.5;
 const MOTION_RATE: f64 = 0.3;
 const MOTION_DECAY: f64 = 0.95;
 
-/// How much of a frame's colours are learnt. Staple's.
+/// The share of a frame's colours that is learnt. Staple's value.
 const COLOUR_RATE: f32 = 0.04;
 
 /// A response below this share of the usual one is a sudden change: a jump, or something in front.
@@ -141,7 +141,7 @@ pub(super) struct Scene<'a> {
     pub(super) frame: &'a Frame,
     /// Since the last frame.
     pub(super) seconds: f64,
-    /// How the camera moved since then, if that is known.
+    /// The camera's motion since then, if known.
     pub(super) camera: Option<Motion>,
     /// The parts that move against the ground; only where a target is searched for.
     pub(super) movers: &'a Movers,
@@ -170,7 +170,7 @@ pub(super) struct Target {
     /// Its box, and the size it began with.
     at: Window,
     first: (f64, f64),
-    /// How the object's own box lies to it.
+    /// The position of the object's own box relative to it.
     fit: Fit,
     /// The last box that was surely the target.
     confirmed: Window,
@@ -178,10 +178,10 @@ pub(super) struct Target {
     velocity: (f64, f64),
     mode: Mode,
     state: TrackState,
-    /// How much the box looks like what is known of the target, and like its first look.
+    /// The likeness of the box to the known looks of the target, and to its first look.
     likeness: f64,
     first_likeness: f64,
-    /// How likely the box is on the target, if it is not lost.
+    /// The probability that the box is on the target, if it is not lost.
     score: f64,
     second_peak_ratio: f64,
     colours: Colours,
@@ -199,7 +199,7 @@ pub(super) struct Target {
     departure_of_late: f64,
     /// Frames from which was learnt.
     age: u32,
-    /// Where the windows of a search lie, nearest first, and in how many frames there was one.
+    /// The windows of a search, nearest first, and the number of frames with one.
     places: Vec<(f64, f64)>,
     searched: u32,
 }
@@ -274,12 +274,12 @@ impl Target {
         matches!(self.mode, Mode::Confirming { .. })
     }
 
-    /// How much the box looks like what is known of it.
+    /// The likeness of the box to its known looks.
     pub(super) fn likeness(&self) -> f64 {
         self.likeness
     }
 
-    /// How far from what is usual it looked in the last frames.
+    /// The distance from its usual likeness in the last frames.
     pub(super) fn departure_of_late(&self) -> f64 {
         self.departure_of_late
     }
@@ -313,7 +313,7 @@ impl Target {
         self.fit.learn(self.at.bounds(), rect.bounds());
     }
 
-    /// Where it should be after `seconds` in which the camera moved so, if it is known at all.
+    /// Its forecast place after `seconds` with this motion of the camera, if it is known at all.
     pub(super) fn forecast(&self, seconds: f64, camera: Option<Motion>) -> Option<Window> {
         let Mode::Following { .. } = self.mode else { return None };
         let (x, y) = self.carried(camera);
@@ -321,7 +321,7 @@ impl Target {
         Some(Window { x, y, ..self.at })
     }
 
-    /// Where its middle would be if it were ground.
+    /// The place of its middle if it were ground.
     fn carried(&self, camera: Option<Motion>) -> (f64, f64) {
         let place = (self.at.x, self.at.y);
         camera.map_or(place, |camera| camera.apply(place))
@@ -513,7 +513,7 @@ impl Target {
         colours.clone_from(&self.colours);
     }
 
-    /// Forgets what was learnt of late, and how it moved.
+    /// Forgets recent looks and motion.
     fn go_back(&mut self) {
         if let Some(Kept { wide, narrow, colours }) = self.kept.first() {
             self.wide.go_back(wide);

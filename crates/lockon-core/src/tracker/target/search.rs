@@ -1,4 +1,4 @@
-//! How a target that is lost is searched for, and what is found confirmed.
+//! Searches for a lost target, and confirms the places found.
 
 use super::{Mode, SEARCH, Scene, Target, square};
 use crate::frame::{Frame, iou};
@@ -39,10 +39,10 @@ pub(in crate::tracker) struct Glance {
     found: Option<(f64, (f64, f64))>,
 }
 
-/// Where the middle of a window lies.
+/// The middle of a window.
 enum Place {
     At((f64, f64)),
-    /// Where most moves, if anything does.
+    /// The place with the most motion, if there is any.
     Mover,
 }
 
@@ -79,17 +79,17 @@ impl Target {
         });
     }
 
-    /// Adds the windows in which it is to be looked for in a frame, if it is lost.
+    /// Adds the windows to search in a frame, if it is lost.
     pub(in crate::tracker) fn glances(&self, frame: &Frame, glances: &mut Vec<Glance>) {
         let Mode::Searching { next, .. } = self.mode else { return };
-        // Where it was lost and what moves are looked at in every frame.
+        // The place of the loss and moving places are searched in every frame.
         let here = Place::At(Self::inside(frame, self.at.x, self.at.y));
         let in_turn = self.places.iter().cycle().skip(next).take(self.windows());
         let places = [here, Place::Mover].into_iter().chain(in_turn.map(|&place| Place::At(place)));
         glances.extend(places.map(|place| Glance { id: self.id, place, found: None }));
     }
 
-    /// How many windows of the frame are looked at in a frame.
+    /// The number of windows that are searched in a frame.
     fn windows(&self) -> usize {
         let places = self.places.len();
         let most = if self.searched < SOON {
@@ -128,7 +128,7 @@ impl Target {
         });
     }
 
-    /// Looks again where a glance found most. What is found is to be confirmed.
+    /// Looks again at the best place of a glance. The result must be confirmed.
     pub(super) fn search(
         &mut self,
         frame: &Frame,
@@ -217,7 +217,7 @@ impl Target {
     }
 }
 
-/// True if the box would show what another target is. One that lies in a larger one is something else.
+/// True if the box would show another target. A box inside a larger one shows something else.
 fn is_taken(at: Window, rivals: &[Window]) -> bool {
     rivals.iter().any(|rival| iou(rival.bounds(), at.bounds()) >= TAKEN)
 }
