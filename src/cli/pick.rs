@@ -120,8 +120,8 @@ pub(super) fn pick(args: &PickArgs) -> Result<Outcome> {
 /// program to end.
 ///
 /// # Errors
-/// If nothing is picked: because the user says so, or because no window can be opened. Without a window the
-/// frame is written as a picture.
+/// If nothing is picked: the user cancelled, or no window can be opened. Without a window the frame is
+/// written as a picture.
 pub(super) fn tracks(frame: &Frame, input: &Input, control: &Control) -> Result<Option<Vec<TrackSpec>>> {
     let Some(picked) = ask(Film::of(frame.clone()), input, control)? else { return Ok(None) };
     let tracks: Vec<_> = picked.iter().map(|picked| TrackSpec::new(picked.rect, picked.from)).collect();

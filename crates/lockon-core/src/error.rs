@@ -141,7 +141,7 @@ pub enum Error {
         debug: String,
     },
     /// As [`Self::Pipeline`], but because of something outside of the element: a server that does not answer,
-    /// a device or a disk that is not there. This may pass.
+    /// a device or a disk that is not available. This may pass.
     #[error("{element}: {message}{}", debug_suffix(debug))]
     Resource {
         /// The failing element's name.

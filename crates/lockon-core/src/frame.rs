@@ -380,13 +380,13 @@ pub struct FrameMeta {
     pub arrived: Instant,
 }
 
-/// Nanoseconds from one frame to the next where neither times nor a rate say so.
+/// Nanoseconds from one frame to the next if neither times nor a rate are known.
 pub const USUAL_INTERVAL_NS: u64 = 40_000_000;
 
 /// Facts about a frame beside its picture and time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Circumstances {
-    /// When it was captured, if a live source says so.
+    /// The time of its capture, if a live source reports it.
     pub captured: Option<Instant>,
     /// The source gave no time, and the one that it has continues those before.
     pub is_pts_interpolated: bool,

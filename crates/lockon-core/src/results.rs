@@ -35,9 +35,9 @@ pub enum Record<'a> {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Event {
-    /// Nothing has come from the source for a while. It may go on by itself.
+    /// The source has given no frame for a while. It may continue by itself.
     Stalled {
-        /// The frame that is waited for.
+        /// The next frame.
         frame: u64,
         /// For how long nothing has come, in microseconds.
         waited_us: u64,
@@ -71,8 +71,8 @@ pub enum Event {
         /// Nominal frames a second, 0 where it varies or is unknown.
         frame_rate: f64,
     },
-    /// The run was changed while it went on: by an order, or by `--search auto`, which goes over to a pyramid
-    /// where a picture takes too long. `--control` with such a file repeats the changes.
+    /// The run was changed while it was active: by an order, or by `--search auto`, which changes to a
+    /// pyramid where a picture takes too long. `--control` with such a file repeats the changes.
     Control {
         /// The frame from which the order holds, or would.
         frame: u64,

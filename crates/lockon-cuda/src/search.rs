@@ -1,4 +1,4 @@
-//! Searches on the device: a bank that lies there, and the lane that runs it.
+//! Searches on the device: a bank in its memory, and the lane that runs it.
 //!
 //! A lane is a stream with the memory that one search at a time needs: constant memory, column sums, a score
 //! map. Results of a search go to a list of candidates. Each slot of the ring has its own list: it is read

@@ -316,7 +316,7 @@ pub enum Status {
     Running,
     /// Its results are there.
     Done,
-    /// It was given up.
+    /// It failed.
     Failed,
     /// It was cancelled.
     Cancelled,

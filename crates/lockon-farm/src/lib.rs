@@ -93,7 +93,7 @@ pub type NamedFile = (String, Vec<u8>);
 pub type Changed = usize;
 
 impl Farm {
-    /// Connects to a farm, whose streams are made if they are not there.
+    /// Connects to a farm, and creates missing streams.
     ///
     /// # Errors
     /// `Unreachable` if no server answers, `Refused` if it does not accept this user, or stores nothing;

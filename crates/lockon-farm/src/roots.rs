@@ -199,7 +199,8 @@ impl Roots {
     /// These folders, with links resolved, and the addresses and cameras that are allowed too.
     ///
     /// # Errors
-    /// `File` if one is not there; `Usage` on systems other than Linux, which cannot hold files open by name.
+    /// `File` if one does not exist; `Usage` on systems other than Linux, which cannot hold files open by
+    /// name.
     pub fn new(folders: &[PathBuf], allowed: &[Allowed]) -> Result<Self> {
         if cfg!(not(target_os = "linux")) && !folders.is_empty() {
             return Err(Error::Usage("--root is available on Linux only".into()));

@@ -436,7 +436,7 @@ fn remove_empty(paths: &[PathBuf]) {
     }
 }
 
-/// Creates the first of `a.jsonl`, `a-2.jsonl`, `a-3.jsonl` and so on that is not there.
+/// Creates the first of `a.jsonl`, `a-2.jsonl`, `a-3.jsonl` and so on that does not exist.
 fn reserve(path: &Path) -> Result<PathBuf> {
     for number in 1_u32.. {
         let name = if number == 1 { path.to_owned() } else { numbered(path, number) };

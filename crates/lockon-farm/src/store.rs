@@ -153,7 +153,7 @@ pub struct Queue {
 }
 
 impl Store {
-    /// Connects, and makes the streams that are not there yet.
+    /// Connects, and creates missing streams.
     pub(super) async fn open(access: &Access, client: &str) -> Result<Self> {
         let server = access.name();
         let denied = Denied::default();

@@ -166,7 +166,7 @@ struct Clip {
     appearance: Appearance,
     /// The time of the last frame that belongs to it, as far as that is known.
     limit_ns: u64,
-    /// The number of the first frame that was not handed over yet.
+    /// The number of the first frame that was not passed on yet.
     next: u64,
     is_over: bool,
     sink: VideoSink,

@@ -20,13 +20,13 @@ use lockon_core::results::{FrameRecord, Track};
 pub(super) enum Action {
     /// A key went down, or is held and repeats: its name in X11, such as `q`, `Escape`, `Left`.
     Key(String),
-    /// A key was let go.
+    /// A key was released.
     KeyUp(String),
     /// The left button of the mouse went down.
     Press(f64, f64),
     /// The mouse moved.
     Move(f64, f64),
-    /// The left button was let go.
+    /// The left button was released.
     Release(f64, f64),
 }
 

@@ -267,7 +267,7 @@ impl Page {
         self.shared.lobby.is_closed()
     }
 
-    /// How many browsers show a video now.
+    /// The number of browsers that show a video now.
     pub fn viewers(&self) -> usize {
         MOST_VIEWERS - self.shared.viewers.available_permits()
     }

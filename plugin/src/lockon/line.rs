@@ -92,7 +92,7 @@ enum Waiting {
 }
 
 enum Leaving {
-    /// Boxed, as most that stand in line are events or few.
+    /// Boxed: most waiting items are events, and frames are few.
     Frame(Box<Arrival>, Option<Outcome>),
     Event(gst::Event),
 }

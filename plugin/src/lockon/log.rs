@@ -14,8 +14,8 @@ pub(super) struct ToGStreamersLog(pub(super) glib::SendWeakRef<super::Lockon>);
 
 impl Subscriber for ToGStreamersLog {
     fn register_callsite(&self, _: &'static Metadata<'static>) -> tracing::subscriber::Interest {
-        // Asked every time, as the level of a category can be changed at any time, and other threads have
-        // other subscribers.
+        // Checked every time: the level of a category can change at any time, and other threads have other
+        // subscribers.
         tracing::subscriber::Interest::sometimes()
     }
 

@@ -173,7 +173,7 @@
 //! | `GST_RESOURCE_ERROR_SETTINGS` | the device or its driver is too old, or frames are too large for it |
 //! | `GST_RESOURCE_ERROR_FAILED` | a device failed while it worked (`on-device-loss=cpu` continues without it) |
 //! | `GST_STREAM_ERROR_FORMAT` | frames are not as their caps say |
-//! | `GST_STREAM_ERROR_FAILED` | downstream refuses frames behind the end of the stream, where upstream does not hear of it any more |
+//! | `GST_STREAM_ERROR_FAILED` | downstream refuses frames after the end of the stream, when upstream gets no error any more |
 
 use std::sync::LazyLock;
 

@@ -2,7 +2,7 @@
 //!
 //! The engine is plugged between [`Frames`], which takes frames out of the line, and its sinks: the results
 //! files, and after them [`ResultsToLine`], which notes results there. What can be pushed is pushed when the
-//! engine asks for the next frame: by then it has let go of the last one, so that the buffer is the only one
+//! engine asks for the next frame: by then it has released the last one, so that the buffer is the only one
 //! of its kind again, and drawing on it or adding metadata copies nothing.
 
 use std::cell::Cell;

@@ -134,8 +134,8 @@ pub struct Device {
 ///
 /// After a call has returned an error other than `Stopped`, or has panicked, the backend cannot be used any
 /// more: every later call returns that error again (`Panicked` after a panic), and the frames in flight have
-/// no results. To get them, open another backend and submit the frames to it. `Stopped` gives up one frame;
-/// the others can be waited for.
+/// no results. To get them, open another backend and submit the frames to it. `Stopped` abandons one frame;
+/// the caller can wait for the others.
 pub trait Backend: Send {
     /// The device.
     fn describe(&self) -> Device;
@@ -161,7 +161,7 @@ pub trait Backend: Send {
     ///
     /// # Errors
     /// `Backend` if the device fails; `NoMemory` or `MemoryLimit` if there is too little memory; `Stopped` if
-    /// the run was stopped before this frame was done. The frame is given up then. The first error, if an
+    /// the run was stopped before this frame was done. Then the frame is abandoned. The first error, if an
     /// earlier call failed with another than `Stopped`.
     fn wait_next(&mut self, findings: &mut Findings) -> Result<Option<FrameMeta>>;
 }

@@ -2,17 +2,16 @@
 //! failed.
 //!
 //! A call that fails, or panics, leaves its slot half started or half read. So no slot is used again then:
-//! every later call gives the first error, and what was in flight stays where it is until the ring is
-//! dropped.
+//! every later call gives the first error, and frames in flight stay in place until the ring is dropped.
 
 use std::collections::VecDeque;
 
 use crate::error::{DeviceFault, Error, Result};
 
-/// Slots that go round: free, in flight, free again.
+/// Slots in a cycle: free, in flight, free again.
 ///
 /// A slot stays in the ring while it is started or read. Whatever these calls do, panics included, the device
-/// may go on writing to what the slot holds until the ring is dropped.
+/// may still write to the slot's memory until the ring is dropped.
 pub struct Ring<Slot> {
     free: Vec<Slot>,
     /// Oldest first.

@@ -1,4 +1,4 @@
-//! When results go on in another file.
+//! When results continue in another file.
 
 use std::fmt;
 use std::str::FromStr;

@@ -13,8 +13,8 @@ const PATIENCE: Duration = Duration::from_millis(300);
 
 /// The lock on an output file: as long as it exists, no other run of this or another process gets the file.
 ///
-/// A file that is not there yet is created, empty. Dropped, this removes it again if it is still empty,
-/// unless it was [kept](Self::keep).
+/// A missing file is created, empty. Dropped, this removes it again if it is still empty, unless it was
+/// [kept](Self::keep).
 #[derive(Debug)]
 pub struct Claim {
     path: PathBuf,

@@ -308,7 +308,7 @@ impl Tracker {
     }
 
     /// Refuses the number of another track, also of one that has ended: records of both would be taken for
-    /// those of one. Numbers that a program hands out are unused, those in a results file may be anything.
+    /// those of one. Numbers that a program assigns are unused, those in a results file may be anything.
     fn check_unused(&self, id: u32) -> Result<(), Obstacle> {
         if id > self.given
             && !self.ordered.contains(&id)

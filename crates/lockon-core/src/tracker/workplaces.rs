@@ -35,8 +35,8 @@ impl Threads {
         Self { count, pool: None }
     }
 
-    /// Runs `work`, which hands out what it has to as many threads if there is enough of it. Once a frame:
-    /// handing it over to the pool takes as long as a tenth of a look at a window.
+    /// Runs `work`, which shares its work among the threads if there is enough. Once a frame: handing it over
+    /// to the pool takes as long as a tenth of a look at a window.
     fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         match &self.pool {
             Some(pool) => pool.install(work),

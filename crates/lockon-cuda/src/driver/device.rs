@@ -65,8 +65,8 @@ impl DeviceInfo {
 /// Number of devices, and the newest CUDA version that the driver knows, after the driver was found and
 /// started.
 fn start_driver() -> Result<(usize, CudaVersion)> {
-    // Looked for once: where it is not there, that takes hundreds of calls to the system.
-    // SAFETY: looks for the library and nothing else.
+    // Searched once: if it is missing, the search takes hundreds of system calls. SAFETY: looks for the
+    // library and nothing else.
     static IS_THERE: LazyLock<bool> = LazyLock::new(|| unsafe { sys::is_culib_present() });
     if !*IS_THERE {
         return Err(fault(DeviceFault::NoDriver { library: "libcuda.so.1" }));
@@ -206,7 +206,7 @@ impl Gpu {
         wait().map_err(failed("waiting for a decoder"))
     }
 
-    /// True if the context is at its end: after some errors everything in it fails.
+    /// True if the context is lost: after some errors everything in it fails.
     pub(crate) fn is_lost(&self) -> bool {
         let asked = self.set_current().and_then(|()| result::mem_get_info().map(drop));
         asked.is_err_and(is_fatal)

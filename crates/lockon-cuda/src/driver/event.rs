@@ -88,7 +88,7 @@ impl std::ops::Deref for TimedEvent {
 }
 
 impl Gpu {
-    /// An event in a stream, to be waited for.
+    /// An event in a stream that others can wait for.
     pub(crate) fn event(&self) -> Result<Event> {
         let _captures_wait = hold_captures_up();
         let untimed = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;

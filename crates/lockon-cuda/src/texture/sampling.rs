@@ -118,7 +118,7 @@ pub(crate) enum Read {
     NormalisedFloat,
 }
 
-/// How a texture is read. The default is how frames are: texel by texel, the edge going on for ever.
+/// How a texture is read. The default is that of frames: texel by texel, with the edge repeated for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sampling {
     pub(crate) filter: Filter,

@@ -35,7 +35,7 @@ pub(super) struct Heard {
     pub(super) is_closed: AtomicBool,
     /// It did not stop in time.
     pub(super) is_left: AtomicBool,
-    /// Errors after which its threads went on.
+    /// Errors after which its threads continued.
     pub(super) errors: Errors,
     /// Frames came too late to be shown. Outputs report that each second.
     pub(super) is_late: AtomicBool,
@@ -115,7 +115,7 @@ impl Running {
         &self.pipeline
     }
 
-    /// Errors so far that its elements went on from.
+    /// Errors so far after which its elements continued.
     pub(crate) fn errors(&self) -> &Errors {
         &self.heard.errors
     }

@@ -1,4 +1,4 @@
-//! Whether anything still moves in a pipeline, and for how long that is waited for.
+//! Checks whether anything still moves in a pipeline, with a time limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -63,7 +63,7 @@ impl Patience {
         Self { moved: progress.moved.load(Ordering::Relaxed), still: Stillness::default() }
     }
 
-    /// Fails when `now` nothing has moved for longer than `limit`.
+    /// Fails if, at `now`, nothing has moved for longer than `limit`.
     pub(super) fn check(&mut self, progress: &PipelineProgress, now: Instant, limit: Duration) -> Result<()> {
         if progress.moved.load(Ordering::Relaxed) != self.moved {
             *self = Self::new(progress);

@@ -13,7 +13,7 @@ pub fn display_launch(is_live: bool) -> Launch {
     launch
 }
 
-/// No window of a pipeline's is there.
+/// The error if a pipeline cannot open a window.
 pub(crate) const NO_WINDOW: &str =
     "no window can be opened: nothing answers at DISPLAY or WAYLAND_DISPLAY that GStreamer has an output for";
 

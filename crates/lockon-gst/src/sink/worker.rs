@@ -41,7 +41,7 @@ pub(super) struct Worker {
     pub(super) gate: Option<Arc<Gate>>,
     pub(super) progress: Arc<PipelineProgress>,
     pub(super) shown: Arc<Shown>,
-    /// Where frames wait while the run pauses.
+    /// Frames wait here while the run pauses.
     pub(super) turnstile: Option<Turnstile>,
     /// Steers the run from the window.
     pub(super) steering: Option<Arc<Steering>>,

@@ -22,7 +22,7 @@ const ANSWER: Duration = Duration::from_secs(3);
 pub(super) enum Server {
     /// It rejects the user and password: waiting does not help.
     Refuses,
-    /// It is not there, or has nothing there yet.
+    /// The server does not exist, or has nothing at the address yet.
     IsAway,
     /// It answers.
     Answers,

@@ -211,7 +211,7 @@ mod tests {
     const SIZE: Size = Size::new(51, 37);
     const PADDING: i32 = 24;
 
-    /// A buffer of bytes that look random, whose rows are padded, and how it is laid out.
+    /// A buffer of bytes that look random, with padded rows, and its layout.
     fn buffer(name: &str, seed: u32) -> (gst::Buffer, gst_video::VideoInfo) {
         let format = name.parse::<gst_video::VideoFormat>().unwrap();
         let (width, height) = (SIZE.width as u32, SIZE.height as u32);

@@ -1,22 +1,22 @@
 //! Decoded frames from a file, a URI, a camera or gst-launch text, through an appsink.
 //!
-//! Two threads meet here. GStreamer's streaming thread decodes, and hands each sample to a bounded channel:
-//! it does nothing else with it. The thread that owns the [`VideoSource`] takes samples out and maps them.
-//! For a file the streaming thread waits while the channel is full, so nothing is lost and decoding runs no
-//! further ahead than the channel is long. For a live source it never waits: waiting samples are
-//! dropped for a newer one, and counted. Samples that came together with the newest are kept: a network
-//! delivers a few at once, and there is time for them until the next few come.
+//! Two threads meet here. GStreamer's streaming thread decodes, and puts each sample into a bounded channel,
+//! no more. The thread that owns the [`VideoSource`] takes samples out and maps them. For a file the
+//! streaming thread waits while the channel is full, so nothing is lost and decoding runs no further ahead
+//! than the channel is long. For a live source it never waits: waiting samples are dropped for a newer one,
+//! and counted. Samples that came together with the newest are kept: a network delivers a few at once, and
+//! there is time for them until the next few come.
 //!
 //! The luma plane is used where the decoder put it. A converter costs more than matching does, so there is
 //! none in the pipelines; the first frame's caps and tags decide if this video needs one, and only then is
 //! the pipeline built again with it in front of the appsink.
 //!
 //! File by file: `input` and `spec` are the request, `check` finds errors before opening, `inlet` holds files
-//! and pipes. `open` builds it, `adapt` puts converters in, `feed` is the streaming thread's end of
-//! the channel, `picture` and `times` make frames of samples. `multipart` reads JPEG pictures over HTTP.
+//! and pipes. `open` builds it, `adapt` puts converters in, `feed` is the streaming thread's end of the
+//! channel, `picture` and `times` make frames of samples. `multipart` reads JPEG pictures over HTTP.
 //! `streams` chooses a video stream, `head` and `orientation` read its first frames and its container, `info`
 //! describes it. `ending` judges the end of a live source, `reconnect` continues it, `errors` words errors.
-//! `playlist` detects a live playlist that is lost, `skip` finds where decoding may begin for a part.
+//! `playlist` detects a lost live playlist, `skip` finds the frame at which decoding of a part may begin.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -94,18 +94,17 @@ mod times;
 /// Log target of all files of this folder.
 const LOG: &str = module_path!();
 
-/// After an error, frames that were on their way are waited for this long, unless the end of the stream comes
-/// first.
+/// Time limit, after an error, of the wait for frames under way, unless the end of the stream comes first.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 
-/// A real-time source that is silent for so long is reconnected if --reconnect allows it, and a camera over
-/// HTTP is lost. Longer than sources pause.
+/// A real-time source that is silent for this long is reconnected if --reconnect allows it, and a camera over
+/// HTTP counts as lost. Longer than the pauses of sources.
 const GONE: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 15 });
 
 /// A video may end this long before its file does, and a tenth of the length earlier: sound often continues.
 const SHORTFALL: Duration = Duration::from_secs(1);
 
-/// How long after a resource complained an end is its consequence.
+/// An end this soon after a resource's warning is its consequence.
 const TROUBLE: Duration = Duration::from_secs(5);
 
 /// Frames of a video, in order. Dropping it stops the pipeline and waits for its threads.
@@ -114,7 +113,7 @@ pub struct VideoSource {
     state: SourceState,
     spec: SourceSpec,
     is_live: bool,
-    /// It gives frames only while it plays: a camera or a network stream, or something that behaves so.
+    /// It gives frames only while it plays, as a camera or a network stream does.
     is_real_time: bool,
     /// A file that plays at its own speed, before its second frame is requested.
     is_paused: bool,
@@ -123,7 +122,7 @@ pub struct VideoSource {
     stated_ns: Option<u64>,
     /// The missing part of the file, reported after the existing frames.
     truncation: Option<Truncation>,
-    /// When the last frame was delivered, or the source opened.
+    /// The time when the last frame was delivered, or the source opened.
     heard: Instant,
     times: PtsInterpolator,
     mapper: Mapper,
@@ -131,11 +130,11 @@ pub struct VideoSource {
     damaged_before: u64,
     /// The place where decoding may have begun, until the first frame shows it.
     sought: Option<SeekPoint>,
-    /// The times of the next frames, where decoding did not begin with the video.
+    /// The times of the next frames, if decoding did not begin with the video.
     expected: VecDeque<u64>,
     /// Frames before the one with which decoding began.
     skipped: u64,
-    /// For how long a playlist was away, until its next frame.
+    /// The time that a playlist was away, until its next frame.
     resumes: Option<Duration>,
     /// Added to times of a playlist that was away: it counts from its beginning again.
     offset_ns: i64,
@@ -148,12 +147,12 @@ pub struct VideoSource {
 /// The running pipeline and its known state. A live source that is opened again gets another one, and
 /// everything else in [`VideoSource`] stays.
 struct Connection {
-    /// Declared, and so dropped, before `running`: a streaming thread that waits in the channel is let go by
-    /// this, and stopping the pipeline waits for that thread.
+    /// Declared, and so dropped, before `running`: this releases a streaming thread that waits in the
+    /// channel, and stopping the pipeline waits for that thread.
     samples: Receiver<NumberedSample>,
     running: Running,
-    /// Samples that are out of the channel: the one with a live source's caps from when it was opened, and
-    /// those that came together with the newest.
+    /// Samples taken from the channel: the first one, from which a live source got its caps, and those that
+    /// came together with the newest.
     waiting: VecDeque<NumberedSample>,
     caps: gst::Caps,
     info: gst_video::VideoInfo,
@@ -165,14 +164,14 @@ struct Connection {
     head: Arc<head::Head>,
     /// The last warning of a resource, and when: an end right after it is its consequence.
     trouble: Option<(Instant, Error)>,
-    /// If the source is a file: notices that nothing comes any more.
+    /// If the source is a file: notices that no more frames come.
     watch: Option<Watchdog>,
     /// The state of the playlist that it reads, if it reads one.
     playlist: Arc<Playlist>,
     /// Factory name of the element that decodes; `lockon` for pictures.
     decoder: Option<String>,
     launch: Launch,
-    /// Let go of after the pipeline.
+    /// Dropped after the pipeline.
     inlet: Inlet,
 }
 
@@ -294,7 +293,7 @@ impl VideoSource {
         }
     }
 
-    /// True if it is silent for so long that reconnecting is the better way to wait.
+    /// True if it is silent for so long that reconnecting is better than waiting.
     fn is_given_up(&self) -> bool {
         // Nothing else notices that a camera over HTTP is silent: its connection stays open.
         let is_watched = self.spec.reconnect || self.connection.ending.is_endless();
@@ -308,13 +307,13 @@ impl VideoSource {
         self.duration_ns.is_none() && self.connection.playlist.bound().is_some()
     }
 
-    /// How long a live playlist may bring no frame.
+    /// Maximum time without a frame of a live playlist.
     fn playlist_bound(&self) -> Option<Duration> {
         let plays = matches!(self.state, SourceState::Playing);
         self.connection.playlist.bound().filter(|_| plays && self.is_live_playlist())
     }
 
-    /// Returns how a file is stuck that should give a frame now.
+    /// Returns why a file that should give a frame now is stuck.
     fn stuck(&mut self) -> Option<Stuck> {
         // A live source may pause for any time.
         let is_watched = !self.is_live && matches!(self.state, SourceState::Playing);
@@ -352,7 +351,7 @@ impl VideoSource {
         let is_playlist = self.is_live_playlist();
         let lost = match std::mem::replace(&mut self.state, SourceState::Ended) {
             SourceState::Failing(error, _) => Some(error),
-            // It said goodbye first.
+            // The server said goodbye first.
             _ if self.connection.ending.is_goodbye() => None,
             // A source ends when its connection is closed.
             _ => match self.connection.trouble.take().filter(|(at, _)| at.elapsed() < TROUBLE) {
@@ -456,8 +455,8 @@ impl VideoSource {
         frame.map(Next::Frame)
     }
 
-    /// Opens the source again, from its beginning: frames came from elsewhere than was sought, and have other
-    /// numbers than was thought.
+    /// Opens the source again from its beginning: the seek led to another place, so the frames have
+    /// unexpected numbers.
     fn begin_again(&mut self) -> Result<Next> {
         tracing::debug!(
             "{}: other frames than were counted: it is decoded from the beginning",
@@ -469,7 +468,7 @@ impl VideoSource {
         Ok(Next::Pending)
     }
 
-    /// Maps a sample where it lies.
+    /// Maps a sample in place.
     fn frame(&mut self, NumberedSample { index, at, captured, sample }: NumberedSample) -> Result<Frame> {
         let index = index + self.skipped;
         let caps = sample.caps().ok_or_else(|| failure("a frame has no caps"))?;
@@ -532,7 +531,7 @@ impl Source for VideoSource {
 }
 
 impl Connection {
-    /// The oldest sample that is there and that need not be dropped.
+    /// The oldest available sample that need not be dropped.
     fn take(&mut self, is_live: bool) -> Result<NumberedSample, TryRecvError> {
         if !is_live {
             return self.waiting.pop_front().map_or_else(|| self.samples.try_recv(), Ok);
@@ -548,9 +547,9 @@ impl Connection {
         self.waiting.pop_front().ok_or(end)
     }
 
-    /// Sets the pipeline to NULL, before its time if need be.
+    /// Sets the pipeline to NULL, if necessary before its end.
     fn stop(&mut self) {
-        // The streaming thread may be waiting in the channel, and stopping waits for it: let it go first.
+        // The streaming thread may be waiting in the channel, and stopping waits for it: release it first.
         self.samples = crossbeam_channel::never();
         self.running.stop();
     }

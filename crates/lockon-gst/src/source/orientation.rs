@@ -1,8 +1,8 @@
-//! How a picture is turned or mirrored before it is shown.
+//! Orientations: how a picture must be turned or mirrored for display.
 //!
-//! GStreamer has a tag for it in most videos. GStreamer 1.22 has none for one of the eight orientations
-//! of MP4, which front cameras write, and reads no display orientation messages of H.264 and H.265; both are
-//! read here.
+//! GStreamer has a tag for it in most videos. GStreamer 1.22 has none for one of the eight orientations of
+//! MP4, which front cameras write, and reads no display orientation messages of H.264 and H.265; this module
+//! reads both.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -71,7 +71,7 @@ impl Orientation {
         }
     }
 
-    /// As GStreamer's tag `image-orientation` calls it.
+    /// Reads the text of GStreamer's tag `image-orientation`.
     pub(crate) fn of_tag(tag: &str) -> Option<Self> {
         let (is_mirrored, degrees) = match tag.strip_prefix("flip-rotate-") {
             Some(degrees) => (true, degrees),
@@ -82,11 +82,11 @@ impl Orientation {
     }
 }
 
-/// Boxes that are looked at in one file: a day of fragments has a hundredth of them.
+/// Maximum boxes that are read in one file: a day of fragments has a hundredth of them.
 const MAX_BOXES: usize = 1 << 20;
 
 /// The orientation of a track of an MP4 or `QuickTime` file; `None` if it has no such track, or its matrix
-/// does something else than to turn and mirror.
+/// does more than turning and mirroring.
 pub(super) fn of_mp4(path: &Path, track: u32) -> Option<Orientation> {
     // A pipe would lose the bytes read here.
     path.metadata().ok().filter(std::fs::Metadata::is_file)?;
@@ -95,7 +95,7 @@ pub(super) fn of_mp4(path: &Path, track: u32) -> Option<Orientation> {
     of_track(&mut file, length, track)
 }
 
-/// Looks through the boxes of a file of `length` bytes for the header of that track.
+/// Searches the boxes of a file of `length` bytes for the header of that track.
 fn of_track(file: &mut (impl Read + Seek), length: u64, track: u32) -> Option<Orientation> {
     let mut head = [0; 16];
     file.seek(SeekFrom::Start(0)).ok()?;

@@ -51,7 +51,7 @@ impl Reconnection {
             let opened = VideoSource::open_in_time(&spec, &control, &resume, |error, pause| {
                 tracing::info!(target: LOG, "not connected, next try in {:.1} s: {error}", pause.as_secs_f64());
             });
-            // The receiver is gone if the search was given up.
+            // The receiver is gone if the search was abandoned.
             let _ = sender.send(opened);
         };
         let thread = std::thread::Builder::new().name("lockon-reconnect".to_owned()).spawn(search);

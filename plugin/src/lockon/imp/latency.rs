@@ -11,7 +11,7 @@ use super::super::line::WAITING;
 use super::{Lockon, lock};
 
 impl Lockon {
-    /// Learns how long live frames stay here, and says so when that changes.
+    /// Measures how long live frames stay here, and reports changes.
     pub(super) fn note_stay(&self, arrived: Instant, excluded: Duration) {
         if !self.is_live.load(Ordering::Relaxed) {
             return;

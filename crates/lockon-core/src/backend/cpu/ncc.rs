@@ -217,7 +217,7 @@ impl Matcher {
                 let made =
                     share(&mut self.workers, batch.clone(), |worker, member| worker.prepare(search, member));
                 if made.is_err() {
-                    // Some of them are not there.
+                    // Some of them do not exist.
                     self.search.go_to(&(0..0), 0);
                 }
                 made?;

@@ -5,7 +5,7 @@
 //! the finer pictures, one by one: at each the best of the places and variants (sizes and directions) next to
 //! it is taken, and then the best next to that, until none is better. Where this ends in the full picture,
 //! score and neighbours are exact, and peaks become matches as they always do. What scores too little on the
-//! way is given up, so a match can be missed that an exhaustive search finds; variants are made only when the
+//! way is dropped, so it can miss a match that an exhaustive search finds; variants are made only when the
 //! way leads to them.
 
 use std::collections::HashMap;

@@ -107,7 +107,7 @@ const DEPARTURES: (f64, f64) = (-8.0, 2.0);
 
 /// Uncertain for more frames than this it is called lost; that the target is gone is likelier by then.
 const PATIENCE: u32 = 4;
-/// After so many more the window about where it should be is given up, and the frame is searched.
+/// After so many more the window about its forecast is abandoned, and the frame is searched.
 const WAITING: u32 = 8;
 
 /// A box has left the frame if less than this share of it lies inside.

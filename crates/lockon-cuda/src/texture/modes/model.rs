@@ -112,7 +112,7 @@ impl Model {
             return if inside { self.texels[index as usize] } else { [0.0; 4] };
         }
         let dimensions = if self.memory == Memory::Array3 { 3 } else { 2 };
-        // Along each axis two texels with their weights; axes that are not there have one texel.
+        // Along each axis two texels with their weights; missing axes have one texel.
         let mut axes = [[(Some(0), 1.0), (None, 0.0)]; 3];
         for (axis, x) in at.into_iter().enumerate().take(dimensions) {
             axes[axis] = self.along(axis, x);
