@@ -15,13 +15,13 @@ use lockon_core::frame::Size;
 
 const PTX: &str = include_str!("../../../kernels/ptx/threshold.ptx");
 
-/// PTX of a kernel that takes one pass, by what it was compiled for. A module of its own, for a module is
-/// compiled as a whole when it is loaded for the first time.
+/// PTX of a one-pass kernel, by target. Each is a module of its own, since a module is compiled as a whole
+/// when it is first loaded.
 #[derive(Clone, Copy)]
 pub(super) struct Fused {
     /// From compute capability 8.0 on.
     pub(super) ptx_80: &'static str,
-    /// From 9.0 on: they can begin before the launch before has ended.
+    /// From 9.0 on: they can begin before the previous launch has ended.
     ptx_90: &'static str,
 }
 
@@ -38,11 +38,11 @@ const MEAN_FUSED_WIDE: Fused = fused!("mean_fused_wide");
 const DEVIATION_FUSED: Fused = fused!("deviation_fused");
 pub(super) const GAUSSIAN_FUSED: Fused = fused!("gaussian_fused");
 
-/// Where kernels come from.
+/// The source of kernels.
 struct Modules<'a> {
     gpu: &'a Gpu,
     load: &'a dyn Fn(&'static str) -> Result<Module>,
-    /// Kernels that can begin early do so.
+    /// Uses kernels that can begin early.
     begins_early: bool,
 }
 
@@ -77,7 +77,7 @@ const _: () = {
 /// blocks busy.
 const SLIDING_THREADS: [usize; 2] = [32, 4];
 
-/// An adaptive threshold planned for frames of one size on one stream, whose working memory it has.
+/// An adaptive threshold planned for frames of one size on one stream, with its working memory.
 pub(super) struct Thresholder {
     size: Size,
     radius: i32,
@@ -128,12 +128,12 @@ enum Steps {
 }
 
 impl Thresholder {
-    /// Plans `spec` for frames of `size`: loads the kernels, takes working memory, sets the weights by way of
-    /// `stream`.
+    /// Plans `spec` for frames of `size`: loads the kernels, allocates working memory, sets the weights
+    /// through `stream`.
     ///
-    /// A threshold that `kernels` leaves open is made in one pass. Where a kernel's tile is too large for
-    /// this device's shared memory, or the device too old for it, sums are slid (3 x 3 boxes that were left
-    /// open: come from a tile) and the Gaussian takes two passes.
+    /// If `kernels` names none, the threshold takes one pass. If a kernel's tile is too large for this
+    /// device's shared memory, or the device is too old for it, sums are slid (those of 3 x 3 boxes come from
+    /// a tile) and the Gaussian takes two passes.
     pub(super) fn new(
         gpu: &Gpu,
         stream: &Stream,
@@ -188,7 +188,7 @@ impl Thresholder {
     /// All arguments must be kept until the work is done. An empty picture does nothing.
     ///
     /// # Panics
-    /// If the frame is of another size, the mask is too small, or there is no such counter.
+    /// If the frame has another size, the mask is too small, or there is no such counter.
     pub(super) fn run(
         &mut self,
         stream: &Stream,
@@ -311,7 +311,7 @@ struct BoxNames {
     fused: [(Fused, &'static str); 2],
     tile: &'static str,
     rows: &'static str,
-    /// It compares by the sum of squares, too.
+    /// The comparison also uses the sum of squares.
     with_squares: bool,
 }
 

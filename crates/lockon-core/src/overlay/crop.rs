@@ -4,39 +4,39 @@ use crate::config::Shot;
 use crate::frame::{PlaneMut, PlaneRef, Size};
 use crate::results::{FrameRecord, Track, TrackState};
 
-/// The middle of the part comes as near to the target's as it was, but for 1/e of that, in so many seconds.
+/// The time in seconds in which the distance of the part's middle from the target's falls to 1/e.
 const CALM: f64 = 0.3;
 
-/// Seconds until it reaches a target that was found elsewhere.
+/// The time in seconds until it reaches a target that was found elsewhere.
 const GLIDE: f64 = 0.6;
 
 /// The time between two frames without times.
 const USUAL_INTERVAL: f64 = 1.0 / 30.0;
 
-/// Maximum interval between frames that counts: the movement during a longer one is not known.
+/// Maximum interval between frames: during a longer one the movement is unknown.
 const LONGEST_INTERVAL: f64 = 0.5;
 
-/// Fixed point of places between pixels.
+/// Fraction bits of places between pixels.
 const BITS: u32 = 8;
 
 /// The place of the part, from frame to frame.
 ///
-/// The target's middle goes through an alpha-beta filter whose two poles lie on each other: the difference of
-/// the part's middle to it neither shakes nor swings, and is none where the target moves evenly. While the
-/// track is lost the part stays where it is; to one that is found elsewhere it glides. It never leaves the
-/// picture. P. R. Kalata, "The tracking index", IEEE Trans. AES 20, 1984, for the filter.
+/// The target's middle goes through an alpha-beta filter whose two poles lie on each other: the part's middle
+/// neither shakes nor overshoots, and has no lag if the target moves evenly. While the track is lost the part
+/// stays in place; if the track is found elsewhere the part glides there. It never leaves the picture. P. R.
+/// Kalata, "The tracking index", IEEE Trans. AES 20, 1984, for the filter.
 #[derive(Debug, Clone)]
 pub struct Crop {
     shot: Shot,
     zoom: f64,
-    /// The track that is followed where none was named.
+    /// The followed track if none was named.
     track: Option<u32>,
     size: Option<Size>,
     pts_ns: Option<u64>,
-    /// The filter's state: the target's middle and how it moves in a second.
+    /// The filter's state: the target's middle and its movement per second.
     place: [f64; 2],
     speed: [f64; 2],
-    /// Offset of the part's middle from that place, as it was `since` seconds ago.
+    /// Offset of the part's middle from that place, `since` seconds ago.
     beside: [f64; 2],
     since: f64,
     /// False while nothing is followed.
@@ -44,8 +44,8 @@ pub struct Crop {
 }
 
 impl Crop {
-    /// Returns a crop that shows the part `zoom` times as large as in the picture, 1 or more; larger where
-    /// the picture has not enough pixels.
+    /// Returns a crop that shows the part `zoom` times as large as in the picture, 1 or more; larger if the
+    /// picture is too small.
     pub fn new(shot: Shot, zoom: f64) -> Self {
         Self {
             shot,
@@ -73,7 +73,7 @@ impl Crop {
         let passed = before.zip(record.pts_ns).and_then(|(before, now)| now.checked_sub(before));
         let passed = passed.map_or(USUAL_INTERVAL, |ns| ns as f64 / 1e9).min(LONGEST_INTERVAL);
         if is_first {
-            // A picture of another size is another view.
+            // A picture of another size starts a new view.
             (self.place, self.speed) = ([size.width as f64 / 2.0, size.height as f64 / 2.0], [0.0; 2]);
             (self.since, self.follows) = (GLIDE, false);
         } else {
@@ -106,7 +106,7 @@ impl Crop {
         } else {
             let found = |track: &&Track| track.state != TrackState::Lost;
             let track = self.track.and_then(with).or_else(|| record.tracks.iter().find(found));
-            // The next one is another target.
+            // The next track is another target.
             self.follows &= track.map(|track| track.id) == self.track;
             self.track = track.map(|track| track.id);
             track
@@ -146,9 +146,9 @@ impl Crop {
     }
 }
 
-/// Fills `target` with the part of `source` whose left upper corner is at `place` and of whose pixels `step`
-/// lie in each one's place, horizontally and vertically; places between pixels are bilinear, to 1/256 of a
-/// pixel. `bytes` belong together: 2 where two kinds of chroma share a plane.
+/// Fills `target` with the part of `source` that begins at `place`. One pixel of the result covers `step`
+/// pixels of the source, across and down; places between pixels are bilinear, to 1/256 of a pixel. `bytes`
+/// belong together: 2 if two kinds of chroma share a plane.
 pub fn resample(
     source: PlaneRef<'_>,
     target: &mut PlaneMut<'_>,
@@ -178,7 +178,7 @@ pub fn resample(
     }
 }
 
-/// The pixel left of a place, or above it, and how far it is from there to the next, in 1/256.
+/// The pixel left of a place, or above it, and the distance of the place from it, in 1/256.
 fn between(place: f64, step: f64, index: usize, length: usize) -> (usize, u32) {
     let at = (place + (index as f64 + 0.5) * step - 0.5).clamp(0.0, (length - 1) as f64);
     let fixed = libm::round(at * f64::from(1 << BITS)) as u64;
@@ -228,7 +228,7 @@ mod tests {
         libm::hypot(a[0] - b[0], a[1] - b[1])
     }
 
-    /// The most by which a step is another than the one before.
+    /// The maximum difference between two steps in a row.
     fn jerk(middles: &[[f64; 2]]) -> f64 {
         let change = |w: &[[f64; 2]]| {
             distance([w[2][0] - w[1][0], w[2][1] - w[1][1]], [w[1][0] - w[0][0], w[1][1] - w[0][1]])
@@ -272,7 +272,7 @@ mod tests {
         let middles = middles(&mut crop("640x640", 1.0), &path);
         assert!(middles[30..60].iter().all(|middle| *middle == middles[29]));
         let steps: Vec<_> = middles.windows(2).map(|pair| distance(pair[0], pair[1])).collect();
-        // 608 pixels in 18 frames, half as fast again in the middle, and slow at both ends.
+        // 608 pixels in 18 frames, 1.5 times as fast in the middle, and slow at both ends.
         assert!(steps.iter().all(|step| *step < 55.0), "{steps:?}");
         assert!(jerk(&middles) < 13.0, "{}", jerk(&middles));
         assert!(distance(middles[60 + 19], [1200.0, 600.0]) < 1.0);

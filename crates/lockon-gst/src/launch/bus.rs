@@ -1,4 +1,4 @@
-//! The bus: selects the messages that matter, and words its errors.
+//! The bus: selects the messages that matter, and converts its errors.
 
 use std::sync::atomic::Ordering;
 
@@ -63,11 +63,11 @@ pub(super) fn sort(message: &gst::Message, heard: &Heard, sender: &Sender<News>)
         }
         _ => return,
     };
-    // The receiver is gone with the pipeline's owner: the message is of no use then.
+    // The receiver is gone with the pipeline's owner: then the message has no use.
     let _ = sender.send(news);
 }
 
-/// Reads where an HTTP server redirects to. A source that follows redirections reports only the last
+/// Reads the target of an HTTP server's redirect. A source that follows redirections reports only the last
 /// response.
 fn redirection(message: &gst::StructureRef) -> Option<Redirection> {
     let status = message.get::<u32>("http-status-code").ok()?;
@@ -88,12 +88,12 @@ fn is_of_closed_window(error: &gst::message::Error) -> bool {
         && error.error().message().ends_with("indow was closed")
 }
 
-/// Our message where decodebin finds streams, but none of the wanted kind.
+/// Our message if decodebin finds streams, but none of the wanted kind.
 ///
-/// decodebin itself reports a missing plug-in; where one is missing, a message before it has named it.
+/// decodebin itself reports a missing plug-in; if one is missing, an earlier message has named it.
 pub const NOTHING_WANTED: &str = "no stream of the wanted kind";
 
-/// Converts an error message of a bus to `Pipeline`, or to `Resource` where waiting may help: not for a wrong
+/// Converts an error message of a bus to `Pipeline`, or to `Resource` if waiting may help: not for a wrong
 /// password.
 pub fn bus_error(error: &gst::message::Error) -> Error {
     let said = error.error();

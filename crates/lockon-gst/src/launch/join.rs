@@ -1,4 +1,4 @@
-//! Joins several pipelines into one, and adds the ends that a text left out.
+//! Joins several pipelines into one, and adds missing ends.
 
 use std::fmt::Write as _;
 
@@ -7,14 +7,13 @@ use super::words::{find, span, words};
 use lockon_core::error::Result;
 
 impl Launch {
-    /// One pipeline instead of several: this source with an `element` of that name in the place of its
-    /// appsink `frames`, and behind it what follows the appsrc `results` in each of `sinks`, or nothing but a
-    /// `fakesink`.
+    /// One pipeline instead of several: this source with an `element` of that name in place of its appsink
+    /// `frames`, followed by the part after the appsrc `results` of each of `sinks`, or by a `fakesink`.
     ///
     /// Names that are taken already get a number in the later text.
     ///
     /// # Errors
-    /// `Launch` if a text has not the end that is to be joined.
+    /// `Launch` if a text lacks the end to join.
     pub fn joined(&self, element: &str, sinks: &[Self]) -> Result<Self> {
         let mut words = words(&self.text);
         let (start, end) =
@@ -39,8 +38,8 @@ impl Launch {
                 return Err(fault());
             }
             if sinks.len() > 1 {
-                // An encoder that looks ahead gives nothing before it has had many frames, and the others
-                // must not hold it up.
+                // An encoder with lookahead gives nothing before it has many frames, and the other branches
+                // must not block it.
                 let queue = "outputs. ! queue max-size-buffers=100 max-size-bytes=0 max-size-time=0 !";
                 words.extend(queue.split(' ').map(str::to_owned));
             }
@@ -116,8 +115,8 @@ fn words_of_last(words: &[String]) -> Option<&String> {
     words.get(start)
 }
 
-/// True if something can be linked to the element of that factory: in front of it, or behind it. `end` is the
-/// word there. Caps and what is misspelt can be linked, a named element's pad (`t.`) is linked already.
+/// True if another element can be linked to the element of that factory, before or after it. `end` is the
+/// word there. Caps and misspelt names count as linkable; a named element's pad (`t.`) is linked already.
 fn is_open(end: Option<&String>, factory: Option<&String>, in_front: bool) -> bool {
     let Some(end) = end else { return false };
     if end == "!" {

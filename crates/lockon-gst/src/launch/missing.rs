@@ -1,4 +1,4 @@
-//! Names the element that is not installed, and its package; and the installed one that cannot be loaded.
+//! Names missing elements and their packages, and installed elements that cannot be loaded.
 
 use gst::prelude::*;
 
@@ -6,8 +6,8 @@ use crate::doctor;
 use lockon_core::error::Error;
 use lockon_core::threads;
 
-/// `MissingElement`, if it is known which package has the element; `Resource` if the element is installed
-/// and cannot be loaded.
+/// `MissingElement`, if the element's package is known; `Resource` if the element is installed and cannot be
+/// loaded.
 pub(super) fn missing_element(element: &str) -> Option<Error> {
     if let Some(factory) = gst::ElementFactory::find(element).filter(cannot_be_loaded) {
         return Some(threads::not_loaded("pipeline", &factory.name()));
@@ -16,7 +16,7 @@ pub(super) fn missing_element(element: &str) -> Option<Error> {
     Some(Error::MissingElement { element: element.to_owned(), package })
 }
 
-/// Names the element that a `missing-plugin` message asks for, if it is known.
+/// Names the element that a `missing-plugin` message needs, if it is known.
 pub(super) fn missing_plugin(structure: &gst::StructureRef) -> Option<Error> {
     if structure.name() != "missing-plugin" {
         return None;
@@ -43,10 +43,10 @@ pub(super) fn missing_plugin(structure: &gst::StructureRef) -> Option<Error> {
                 "video/x-vp9" => "vp9dec".to_owned(),
                 "video/x-av1" => "av1dec".to_owned(),
                 "image/jpeg" => "jpegdec".to_owned(),
-                // libav has nearly every other decoder, under nearly the name of the format.
+                // libav has nearly every other decoder, with nearly the name of the format.
                 other => format!("avdec_{}", other.trim_start_matches("video/").trim_start_matches("x-")),
             };
-            // Where the package is installed already, its name does not help: nothing decodes this.
+            // If the package is installed already, its name does not help: nothing decodes this.
             let has = |name: &str| gst::ElementFactory::find(name).is_some();
             if has(&element) || (element.starts_with("avdec_") && has("avdec_h264")) {
                 return Some(nothing_decodes(media));
@@ -58,13 +58,13 @@ pub(super) fn missing_plugin(structure: &gst::StructureRef) -> Option<Error> {
     missing_element(&element)
 }
 
-/// True for an element whose plugin is installed and does not load. GStreamer passes over it as if it were
-/// not there.
+/// True for an element whose plugin is installed and does not load. GStreamer skips it as if it were not
+/// installed.
 fn cannot_be_loaded(factory: &gst::ElementFactory) -> bool {
     factory.load().is_err()
 }
 
-/// The error of an installed element that takes such a stream and cannot be loaded.
+/// The error of an installed element that accepts such a stream but cannot be loaded.
 fn not_loaded(caps: &gst::Caps) -> Option<Error> {
     let all =
         gst::ElementFactory::factories_with_type(gst::ElementFactoryType::DECODABLE, gst::Rank::MARGINAL);
@@ -74,7 +74,7 @@ fn not_loaded(caps: &gst::Caps) -> Option<Error> {
     Some(threads::not_loaded("decodebin", &format!("{}, which takes {media},", factory.name())))
 }
 
-/// No installed decoder takes such a stream.
+/// The error if no installed decoder accepts such a stream.
 fn nothing_decodes(media: &str) -> Error {
     Error::Pipeline {
         element: "decodebin".to_owned(),

@@ -7,7 +7,7 @@ use gst::prelude::*;
 
 use super::*;
 
-/// The arguments that a POSIX shell makes of a line.
+/// The arguments that a POSIX shell reads from a line.
 fn through_shell(line: &str) -> Vec<String> {
     let script = format!("printf '%s\\0' {line}");
     let output = Command::new("sh").args(["-c", &script]).output().unwrap();
@@ -49,7 +49,7 @@ fn printed_line_means_the_same_to_a_shell_and_gst_launch() {
     }
 }
 
-/// Names that would be more than one value if they were pasted into text.
+/// Names that would become more than one value if pasted into text.
 const HOSTILE: [&str; 20] = [
     "holiday videotestsrc num-buffers=2 ! filesink location=PWNED",
     "a b",
@@ -130,7 +130,7 @@ fn a_name_that_cannot_be_a_value_is_refused() {
         assert!(said(text, "fakesink").contains("only in the value of a property"), "{text}");
     }
     assert!(said("video/x-raw,format={stem} ! fakesink", "I420 ! filesink").contains("value of a property"));
-    // Structures and caps have a syntax of their own, in which a name could set more than it stands for.
+    // Structures and caps have a syntax of their own, in which a name could set other fields.
     for text in [
         "capsfilter caps=video/x-raw,format={stem}",
         "splitmuxsink muxer-properties=\"properties,x={stem}\"",

@@ -1,10 +1,10 @@
-//! The boxes that are selected on a frame, and how the mouse and keys change them.
+//! The selected boxes on a frame, and their changes by mouse and keys.
 
 use super::film::Step;
 use crate::window::Action;
 use lockon_core::frame::{Rect, Size};
 
-/// A box that is smaller than this on a side was a click.
+/// A box with a smaller side than this was a click.
 const LEAST_SIDE: usize = 3;
 
 /// A second, and a minute, in nanoseconds.
@@ -15,11 +15,11 @@ const MINUTE: i64 = 60 * SECOND;
 #[derive(Debug)]
 pub(super) struct Selection {
     pub(super) frame: Size,
-    /// Boxes that were taken.
+    /// Accepted boxes.
     pub(super) kept: Vec<Rect>,
     /// The box that can still be changed.
     pub(super) current: Option<Rect>,
-    /// Where the mouse was pressed, while it is.
+    /// The place where the mouse was pressed, while it is down.
     anchor: Option<(usize, usize)>,
     is_shift_down: bool,
 }
@@ -58,7 +58,7 @@ impl Selection {
         PickState::Same
     }
 
-    /// The move to another frame that a key means. Arrows move the box where there is one.
+    /// A key's move to another frame. Arrows move the box if there is one.
     pub(super) fn step_of(&self, action: &Action) -> Option<Step> {
         let Action::Key(key) = action else { return None };
         let is_free = self.current.is_none();
@@ -79,7 +79,7 @@ impl Selection {
         })
     }
 
-    /// Another frame is shown, which may be of another size: a box that does not fit is gone.
+    /// Handles another frame, perhaps of another size: removes boxes that do not fit.
     pub(super) fn move_to(&mut self, frame: Size) {
         self.frame = frame;
         self.current = self.current.filter(|rect| rect.is_inside(frame));
@@ -107,14 +107,14 @@ impl Selection {
         PickState::Same
     }
 
-    /// The corner between pixels that is nearest to a place.
+    /// The corner between pixels nearest to a place.
     fn corner(&self, x: f64, y: f64) -> (usize, usize) {
-        // A place beside the frame is moved to its edge; a place that is no number too.
+        // A place beside the frame is moved to its edge, and so is NaN.
         let near = |at: f64, length: usize| libm::round(at).clamp(0.0, length as f64) as usize;
         (near(x, self.frame.width), near(y, self.frame.height))
     }
 
-    /// Draws the box from where the mouse was pressed to where it is.
+    /// Draws the box from the place where the mouse was pressed to its current place.
     fn drag(&mut self, x: f64, y: f64) {
         let Some((from_x, from_y)) = self.anchor else { return };
         let (to_x, to_y) = self.corner(x, y);

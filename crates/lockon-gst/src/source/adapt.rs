@@ -1,7 +1,7 @@
 //! The elements that a video needs in front of the appsink: none for most.
 //!
-//! A converter costs more than matching does, so one is put in only where the first frame's caps and tags ask
-//! for it.
+//! A converter costs more than matching does, so one is inserted only if the first frame's caps and tags
+//! require it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -36,7 +36,7 @@ pub(super) fn adaptation(
     let info = gst_video::VideoInfo::from_caps(caps)
         .map_err(|_| no_video(&spec.input, format!("not video: {caps}")))?;
     let name = info.format().to_str().as_str();
-    // A converter turns RGB into luma of limited range, as videos have it that are written from RGB.
+    // A converter turns RGB into luma of limited range, as in videos that are written from RGB.
     let has_luma = pixels(name).is_some() && !info.is_rgb();
     let depth = info.comp_depth(0);
     if depth > 8 {
@@ -84,7 +84,7 @@ pub(super) fn adaptation(
     Ok(Some(chain.join(" ! ")))
 }
 
-/// How `videoflip` is to turn or mirror the picture, if it is to.
+/// The direction for `videoflip`, if the picture must be turned or mirrored.
 fn direction(pad: &gst::Pad, spec: &SourceSpec, head: &Head) -> Option<&'static str> {
     if tagged(pad).and_then(Orientation::direction).is_some() {
         return Some("auto");
@@ -135,7 +135,7 @@ pub(super) fn adapt_in_place(
         }
         // An input without video is reported when the first frame is examined.
         let Ok(Some(text)) = adaptation(&caps, before, &spec, &head) else { return Ok(()) };
-        // Text of a bin ends in an element, and caps are none.
+        // The text of a bin must end in an element, and caps are no element.
         let bin = gst::parse::bin_from_description(&format!("{text} ! identity"), true)
             .map_err(|error| gst::glib::bool_error!("{text}: {error}"))?;
         let (Some(entry), Some(exit)) = (bin.static_pad("sink"), bin.static_pad("src")) else {

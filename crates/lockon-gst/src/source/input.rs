@@ -1,4 +1,4 @@
-//! Inputs that can be opened as video, and how they are typed.
+//! Inputs that can be opened as video, and their typed forms.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -10,7 +10,7 @@ use crate::launch::Launch;
 use lockon_core::error::{Error, Result};
 use lockon_core::text;
 
-/// Where video comes from.
+/// The origin of video.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
     /// A file.
@@ -19,7 +19,7 @@ pub enum Input {
     Stdin,
     /// Pictures in files, each a frame.
     Pictures(Pictures),
-    /// Anything with a scheme that GStreamer has a source for.
+    /// An address whose scheme has a source in GStreamer.
     Uri(Uri),
     /// A camera: a device such as `/dev/video0`, or the first one.
     Camera(Option<String>),
@@ -36,13 +36,13 @@ impl FromStr for Input {
 }
 
 impl Input {
-    /// INPUT as typed: `-`, a file that exists or has no `scheme://`, pictures, `camera[:DEVICE]`, or a URI.
+    /// Parses INPUT: `-`, a file that exists or has no `scheme://`, pictures, `camera[:DEVICE]`, or a URI.
     ///
     /// # Errors
     /// `Value` if there is nothing, or a part is missing.
     pub fn typed(typed: &OsStr) -> Result<Self> {
         let path = Path::new(typed);
-        // A name that is no text is a path.
+        // A name that is not text is a path.
         let text = typed.to_str().unwrap_or("/");
         let has_scheme = text.split_once("://").is_some_and(|(scheme, _)| {
             scheme.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -78,7 +78,7 @@ impl Input {
         }
     }
 
-    /// Returns all files that are read for it, as far as they can be found: an output must be none of them.
+    /// Returns all files that it reads, as far as they can be found: no output may be one of them.
     pub fn files(&self) -> Vec<PathBuf> {
         match self {
             Self::File(path) => vec![path.clone()],
@@ -91,7 +91,7 @@ impl Input {
 }
 
 impl Input {
-    /// Title of a window that shows it.
+    /// The title of its window.
     pub fn title(&self) -> String {
         match self {
             Self::Launch(_) => "lockon".to_owned(),
@@ -101,7 +101,7 @@ impl Input {
 }
 
 impl fmt::Display for Input {
-    /// The input as it was typed, but for passwords; gst-launch text by the name of where it is from.
+    /// The typed input without passwords; for gst-launch text the name of its origin.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => {

@@ -1,4 +1,4 @@
-//! Addresses to listen at, as they are typed.
+//! Typed addresses to listen at.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, ToSocketAddrs};
@@ -33,7 +33,7 @@ impl FromStr for ListenAddress {
 }
 
 impl ListenAddress {
-    /// The host as it was typed; of a bare port 127.0.0.1.
+    /// The typed host; 127.0.0.1 for a port alone.
     pub fn host(&self) -> &str {
         &self.host
     }
