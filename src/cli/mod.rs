@@ -134,7 +134,7 @@ fn print(text: &str) -> lockon::Result<()> {
     written.map_err(|error| lockon::Error::of_stdout("stdout", &error))
 }
 
-/// Refuses `-o -` where standard output is a terminal, which would take the bytes for commands.
+/// Refuses `-o -` if standard output is a terminal, which would interpret the bytes as commands.
 fn no_terminal() -> lockon::Result<()> {
     if std::io::stdout().is_terminal() {
         let words =

@@ -1,10 +1,10 @@
-//! Files that deliver nothing any more, although nothing else holds them up.
+//! Detects files that deliver nothing any more, although nothing else blocks them.
 //!
 //! Three causes are known. `decodebin` gets no errors of a demuxer while it connects it, so a demuxer that
-//! fails at once fails silently: its thread pauses, and all others wait for it. Opening the file again mostly
-//! shows the error. The demuxers of libav (GIF) in GStreamer 1.22 are informed at the end of a file that
+//! fails at once fails silently: its thread pauses, and all others wait for it. Opening the file again
+//! usually shows the error. At the end of a file the demuxers of libav (GIF) in GStreamer 1.22 learn that
 //! there is nothing *yet*, and read there for ever. The demuxer of MP4 reads fragments without an index over
-//! and over. Any other cause is noticed by the time in which nothing moves.
+//! and over. Any other cause shows by the time without any movement.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,11 +16,10 @@ use lockon_core::control::STOP_CHECK;
 use lockon_core::locks::lock;
 
 /// How long a pipeline may be at rest before it is abandoned. Its threads pause one after the other, so a
-/// moment means nothing.
+/// short rest means nothing.
 const AT_REST: Duration = Duration::from_millis(400);
 
-/// How long there may be no frame and no byte of the file that was not read before. Slow disks and decoders
-/// move.
+/// Maximum time without a frame and without a new byte of the file. Slow disks and decoders still move.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
 
 /// Maximum reads of a demuxer at the end of a file in succession. A demuxer that looks for an index there
@@ -30,11 +29,11 @@ const MOST_READS_AT_END: u32 = 64;
 /// Maximum reads of one place of a file without a frame from it.
 const MOST_READS_OF_ONE_PLACE: u32 = 1000;
 
-/// Pause between two looks at a pipeline's threads: each looks at all of its pads.
+/// Pause between two checks of a pipeline's threads: each checks all of its pads.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Maximum time between two looks that counts. After a longer pause the observer was held up itself: by
-/// Ctrl-Z, by a machine that slept.
+/// Maximum counted time between two checks. After a longer pause the observer itself was stopped: by Ctrl-Z,
+/// or by a machine that slept.
 const MOST_BETWEEN_LOOKS: Duration = STOP_CHECK.saturating_mul(4);
 
 /// Adds up the time in which nothing happens, between calls of [`Stillness::look`].
@@ -45,7 +44,7 @@ pub(super) struct Stillness {
 }
 
 impl Stillness {
-    /// Returns how long nothing has happened until `now`: zero at the first look.
+    /// Returns how long nothing has happened until `now`: zero at the first check.
     pub(super) fn look(&mut self, now: Instant) -> Duration {
         if let Some(looked) = self.looked.replace(now) {
             self.lasted += now.saturating_duration_since(looked).min(MOST_BETWEEN_LOOKS);
@@ -53,7 +52,7 @@ impl Stillness {
         self.lasted
     }
 
-    /// Something happened: the time starts again with the next look.
+    /// Notes that something happened: the time starts again with the next check.
     pub(super) fn end(&mut self) {
         *self = Self::default();
     }
@@ -67,7 +66,7 @@ pub(super) struct Watchdog {
     read: u64,
     /// How long nothing has moved.
     still: Stillness,
-    /// How long none of its threads has run, and when that was last looked at.
+    /// How long none of its threads has run, and the time of the last check.
     resting: Stillness,
     looked: Option<Instant>,
 }
@@ -79,9 +78,8 @@ struct Reads {
     furthest: u64,
     /// Reads since the last frame.
     count: u64,
-    /// The place read last when their number was a power of two, and how often it was read since: whatever
-    /// the length of a circle, there is a time when all of it lies between two such places (R. P. Brent's way
-    /// to find cycles).
+    /// The place read last when their number was a power of two, and how often it was read since: R. P.
+    /// Brent's method to find cycles of any length.
     place: u64,
     returns: u32,
 }
@@ -105,7 +103,7 @@ pub(super) enum Stuck {
     AtRest,
     /// It reads the same places of the file again and again.
     InCircles,
-    /// They run or wait, and nothing comes of it.
+    /// They run or wait without a result.
     Idle,
 }
 
@@ -148,7 +146,7 @@ impl Watchdog {
         Self { pipeline: pipeline.downgrade(), reads, read: 0, still, resting, looked: None }
     }
 
-    /// The pipeline may be held up from outside, or a frame came: waiting starts again.
+    /// Notes that the pipeline may be blocked from outside, or that a frame came: the wait starts again.
     pub(super) fn reset(&mut self) {
         self.still.end();
         self.resting.end();
@@ -156,7 +154,7 @@ impl Watchdog {
         (reads.count, reads.returns) = (0, 0);
     }
 
-    /// Looks at the pipeline while the caller waits for a frame and nothing else holds it up.
+    /// Checks the pipeline while the caller waits for a frame and nothing else blocks it.
     pub(super) fn look(&mut self) -> Option<Stuck> {
         self.look_at(Instant::now())
     }
@@ -188,7 +186,7 @@ impl Watchdog {
     }
 }
 
-/// True if the pipeline has threads and none of them runs, so that nothing will ever come.
+/// True if the pipeline has threads but none of them runs, so that no frame will ever come.
 fn is_at_rest(pipeline: &gst::Pipeline) -> bool {
     let mut has_paused = false;
     for element in pipeline.iterate_recurse().into_iter().flatten() {
@@ -203,7 +201,7 @@ fn is_at_rest(pipeline: &gst::Pipeline) -> bool {
     has_paused
 }
 
-/// Makes a demuxer that reads on and on at the end of a file fail there; it takes the failure as the end.
+/// Makes a demuxer that reads endlessly at the end of a file fail there; it treats the failure as the end.
 fn end_reads_at_the_end(pad: &gst::Pad) {
     let reads = AtomicU32::new(0);
     pad.add_probe(gst::PadProbeType::PULL | gst::PadProbeType::BLOCK, move |pad, info| {
@@ -215,8 +213,7 @@ fn end_reads_at_the_end(pad: &gst::Pad) {
         if reads.fetch_add(1, Ordering::Relaxed) < MOST_READS_AT_END {
             return gst::PadProbeReturn::Pass;
         }
-        // A read of an unlinked pad fails, and the demuxer understands that: it passes on the frames that it
-        // has, and the end.
+        // A read of an unlinked pad fails, and the demuxer then passes on its frames and the end.
         if let Some(peer) = pad.peer() {
             let _ = peer.unlink(pad);
         }
@@ -231,7 +228,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(20);
 
-    /// Looks until it is stuck.
+    /// Checks until it is stuck.
     fn watched(running: &Running, mut watch: Watchdog) -> Option<Stuck> {
         let started = Instant::now();
         running.set_state(gst::State::Playing).unwrap();
@@ -271,7 +268,7 @@ mod tests {
         let mut watch = Watchdog::new(running.pipeline(), &source);
         let start = Instant::now();
         assert_eq!(watch.look_at(start), None);
-        // There was no look for an hour, three times.
+        // There was no check for an hour, three times.
         let hours = [1, 2, 3].map(|hour| start + Duration::from_hours(hour));
         assert_eq!(hours.map(|now| watch.look_at(now)), [None; 3]);
         let end = hours[2];

@@ -1,4 +1,4 @@
-//! How videos are encoded.
+//! Codecs of written videos.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,15 +11,15 @@ pub enum Codec {
     /// H.264, or VP9 in `WebM`: small, and played everywhere.
     #[default]
     Auto,
-    /// FFV1, which loses nothing.
+    /// FFV1: lossless.
     Ffv1,
 }
 
 impl Codec {
-    /// All that can be typed.
+    /// All values.
     pub const ALL: [Self; 2] = [Self::Auto, Self::Ffv1];
 
-    /// As it is typed.
+    /// Its typed form.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",

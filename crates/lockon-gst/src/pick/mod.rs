@@ -1,4 +1,4 @@
-//! A window in which boxes are drawn on the frames of a video.
+//! A window for drawing boxes on the frames of a video.
 //!
 //! It shows one frame until a key or the bar below it moves to another one; whenever the mouse or a key
 //! changes something, the picture is drawn again and shown.
@@ -25,13 +25,13 @@ pub use film::{Film, Opening, Reach};
 use film::Step;
 use selection::{PickState, Selection};
 
-/// Things done in the window that may wait until they are looked at.
+/// Maximum waiting actions of the window.
 const WAITING: usize = 1024;
-/// How often waiting for the user is interrupted to see whether the program is to end.
+/// How often the wait for the user is interrupted to check whether the program must end.
 const POLL: Duration = Duration::from_millis(50);
-/// How long the first picture may take to be shown.
+/// Time limit of the first picture.
 const FIRST_PICTURE: Duration = Duration::from_secs(10);
-/// From one picture to the next, as far as their times are concerned: they are shown at once.
+/// Nominal time between two pictures: they are shown at once.
 const STEP_NS: u64 = 1_000_000;
 
 /// The keys for boxes.
@@ -46,7 +46,7 @@ pub const SCRUB_KEYS: &str = "before that, find the frame: Left and Right move b
 pub const FORWARD_KEYS: &str =
     "this input cannot be seeked: Right moves to the next frame, and Left back to some that were shown";
 
-/// A box that was drawn, and the frame that it was drawn on.
+/// A drawn box, and its frame.
 pub struct Picked {
     /// The box.
     pub rect: Rect,
@@ -56,7 +56,7 @@ pub struct Picked {
     pub from: Moment,
 }
 
-/// A window that shows a frame and asks for boxes on it.
+/// A window that shows a frame, for drawing boxes on it.
 pub struct Picker {
     /// Dropped before the pipeline that sends the actions is stopped.
     actions: Receiver<Action>,
@@ -66,25 +66,25 @@ pub struct Picker {
     layout: StripLayout,
     film: Film,
     selection: Selection,
-    /// The boxes that were taken, each with its frame.
+    /// The accepted boxes, each with its frame.
     picked: Vec<Picked>,
-    /// Where boxes that were taken are on the bar.
+    /// The places of accepted boxes on the bar.
     marks: Vec<f64>,
-    /// The mouse was pressed on the strip, and is still.
+    /// True while the mouse is pressed on the strip.
     is_on_bar: bool,
-    /// Pictures that were shown.
+    /// The number of shown pictures.
     shown: u64,
     /// The user has closed the window.
     is_closed: bool,
 }
 
 impl Picker {
-    /// Opens a window named `title` and shows the frame of the film in it. If the program is ended meanwhile,
-    /// or the window closed, returns a picker from which nothing is picked.
+    /// Opens a window named `title` and shows the frame of the film in it. If the program ends meanwhile, or
+    /// the window is closed, returns a picker without boxes.
     ///
     /// # Errors
-    /// Why no window can be opened: `Output` if there is no screen, `MissingElement`, `Pipeline` or
-    /// `Resource` if GStreamer cannot show it.
+    /// `Output` if there is no screen, `MissingElement`, `Pipeline` or `Resource` if GStreamer cannot show
+    /// it.
     pub fn open(film: Film, title: &str, control: &Control) -> Result<Self> {
         sink::check_screen("")?;
         let launch = sink::display_launch(true);
@@ -96,8 +96,8 @@ impl Picker {
         sink::prepare(&appsrc, &painter.info, true);
         let (sender, actions) = crossbeam_channel::bounded(WAITING);
         window::watch(&appsrc, move |action| {
-            // A user does not make so many while a picture is drawn; after a lost one the mouse's next move
-            // has the new place.
+            // A user does not make so many while a picture is drawn; after a lost action the mouse's next
+            // move has the new place.
             let _ = sender.try_send(action);
         });
         window::set_title(&appsrc, title);
@@ -149,11 +149,11 @@ impl Picker {
         Ok(())
     }
 
-    /// Returns the boxes that the user draws, in the order in which they were taken, at least one; `None` if
-    /// nothing is to be picked: the user said so, or closed the window, or the program is to end.
+    /// Returns the boxes that the user draws, in the order in which they were accepted, at least one; `None`
+    /// if the user cancelled or closed the window, or if the program must end.
     ///
     /// # Errors
-    /// Why the window failed.
+    /// The failure of the window.
     pub fn pick(mut self, control: &Control) -> Result<Option<Vec<Picked>>> {
         while !control.is_stopped() && !self.is_closed {
             select! {
@@ -177,8 +177,8 @@ impl Picker {
         Ok(None)
     }
 
-    /// Carries out the user's actions in the window. Moves that follow one another are made as one: keys that
-    /// are held repeat faster than a video can be decoded.
+    /// Carries out the user's actions in the window. Successive moves become one: held keys repeat faster
+    /// than a video can be decoded.
     fn apply(&mut self, actions: &[Action], control: &Control) -> Result<PickState> {
         let mut pending = None;
         for action in actions {
@@ -204,7 +204,7 @@ impl Picker {
         Ok(PickState::Same)
     }
 
-    /// The move to another frame that is meant, by a key or by the mouse on the bar.
+    /// The move to another frame by a key or by the mouse on the bar.
     fn step_of(&mut self, action: &Action) -> Option<Step> {
         match *action {
             Action::Press(x, y) if y >= self.selection.frame.height as f64 => {
@@ -225,7 +225,7 @@ impl Picker {
         }
     }
 
-    /// Notes the frame of each box that was taken, and forgets those that were taken back.
+    /// Notes the frame of each accepted box, and removes those that were withdrawn.
     fn note_picked(&mut self) {
         let count = self.selection.kept.len();
         self.picked.truncate(count);
@@ -237,7 +237,8 @@ impl Picker {
         }
     }
 
-    /// Moves to another frame. A frame that cannot be reached is warned of, and the window stays as it is.
+    /// Moves to another frame. A frame that cannot be reached gives a warning, and the window does not
+    /// change.
     fn go(&mut self, step: Option<Step>, control: &Control) -> Result<()> {
         let Some(step) = step else { return Ok(()) };
         if let Err(error) = self.film.go(step, control) {
@@ -260,7 +261,7 @@ impl Picker {
         let times = Timestamps { pts: self.shown * STEP_NS, duration: STEP_NS };
         let Self { film, selection, layout, .. } = self;
         let (frame, labels) = (film.shown(), labels(film));
-        // A frame that was decoded again is the same one; its number may not be known by now.
+        // A frame that was decoded again is the same one; its number may be unknown now.
         let name = |frame: &Frame| frame.meta.pts_ns.ok_or(frame.meta.index);
         let here = self.picked.iter().enumerate().filter(|(_, picked)| name(&picked.frame) == name(frame));
         let kept: Vec<_> = here.map(|(index, picked)| (index + 1, picked.rect)).collect();
@@ -274,7 +275,7 @@ impl Picker {
             |canvas| overlay::draw_strip(canvas, layout, frame.format.size, &strip),
         );
         self.shown += 1;
-        // Refused only by a pipeline that failed, and the pipeline reports why.
+        // Only a failed pipeline refuses it, and the pipeline reports the reason.
         let _ = self.appsrc.push_buffer(painted.map_err(fault)?);
         Ok(())
     }
@@ -290,7 +291,7 @@ fn painter_for(film: &Film) -> Result<(Painter, StripLayout)> {
     Ok((painter, layout))
 }
 
-/// Two moves one after the other: the one that has to be made before the other, if they are not one.
+/// Joins two successive moves. Returns the first separately if they cannot become one.
 fn merged(before: Option<Step>, step: Step) -> (Option<Step>, Step) {
     match (before, step) {
         (Some(Step::Frames(a)), Step::Frames(b)) => (None, Step::Frames(a.saturating_add(b))),
@@ -302,7 +303,7 @@ fn merged(before: Option<Step>, step: Step) -> (Option<Step>, Step) {
     }
 }
 
-/// Returns the position in the video of the frame that is shown, from 0 to 1; `None` where it is not known.
+/// Returns the position of the shown frame in the video, from 0 to 1; `None` if it is not known.
 fn place(film: &Film) -> Option<f64> {
     let length = film.length_ns()?;
     // The last frame begins a frame before the end.

@@ -1,13 +1,12 @@
-//! When each frame is shown in the output.
+//! The times of frames in the output.
 
 use super::LOG;
 use lockon_core::frame::{FrameMeta, USUAL_INTERVAL_NS};
 
-/// By how much frames are pulled apart that came at one time, in nanoseconds; fewer where frames follow each
-/// other fast.
+/// The distance given to frames that came at one time, in nanoseconds; less if frames follow each other fast.
 const MOST_APART_NS: u64 = 1_000_000;
 
-/// When a frame is shown, in nanoseconds.
+/// The time of a frame, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Timestamps {
     pub(crate) pts: u64,
@@ -17,21 +16,21 @@ pub(crate) struct Timestamps {
 
 /// Gives every frame its time in the output.
 pub(super) struct Timeline {
-    /// Nanoseconds a frame of a constant rate, as a fraction; `None` where it varies.
+    /// Nanoseconds a frame at a constant rate, as a fraction; `None` if it varies.
     interval: Option<(u64, u64)>,
     /// Frames go by the clock of the output, not by their own times.
     on_clock: bool,
     /// Added to the frames' own times so that none is late on the clock.
     shift: Option<i128>,
-    /// Added to the frames' own times because the source's clock was turned back, which no file can hold.
+    /// Added to the frames' own times because the source's clock was turned back: files need ascending times.
     turned_back: u64,
-    /// Taken off the frames' own times; the first one's, which is not known yet, if there is none.
+    /// Subtracted from the frames' own times; `None` means the first frame's time, which is not known yet.
     pub(super) origin: Option<u64>,
-    /// The output's name, if it has a constant rate and we did not warn yet.
+    /// The output's name, if it has a constant rate and there was no warning yet.
     constant_rate: Option<String>,
     frames: u64,
     first: u64,
-    /// The last frame's own time, and that in the output.
+    /// The last frame's own time, and its time in the output.
     last: Option<u64>,
     last_pts: Option<u64>,
 }
@@ -58,7 +57,7 @@ impl Timeline {
         self.interval = interval(rate);
     }
 
-    /// The next frame's times. `now` is the output's clock, where it has one that runs.
+    /// The next frame's times. `now` is the output's clock, if it has a running one.
     pub(super) fn next(
         &mut self,
         meta: &FrameMeta,
@@ -99,8 +98,8 @@ impl Timeline {
 
     /// The frame's own time, moved so that the first is shown at once and none is late.
     ///
-    /// A frame that is late moves itself and those after it: a search slower than the video shows it in slow
-    /// motion. Were it not moved, a screen would drop it, and with it all that follow.
+    /// A late frame moves itself and later frames: a search slower than the video shows it in slow motion.
+    /// Without this a screen would drop it, and all later frames.
     fn on_clock(&mut self, own: u64, now: Option<gst::ClockTime>) -> u64 {
         let (own, now) = (i128::from(own), now.map_or(0, |now| i128::from(now.nseconds())));
         let shift = self.shift.map_or(now - own, |shift| shift.max(now - own));
@@ -120,7 +119,7 @@ impl Timeline {
     }
 }
 
-/// Nanoseconds a frame, as a fraction; `None` where the rate varies.
+/// Nanoseconds a frame, as a fraction; `None` if the rate varies.
 fn interval((n, d): (i32, i32)) -> Option<(u64, u64)> {
     (n > 0 && d > 0).then(|| (d as u64 * 1_000_000_000, n as u64))
 }

@@ -7,7 +7,7 @@ use super::{Input, SourceSpec, inlet};
 use crate::{doctor, truncated};
 use lockon_core::error::{Error, Result};
 
-/// Reports without GStreamer errors that it would report less clearly.
+/// Reports errors that GStreamer would report less clearly.
 pub(super) fn check(spec: &SourceSpec) -> Result<()> {
     let input = &spec.input;
     match input {

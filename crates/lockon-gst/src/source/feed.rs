@@ -15,8 +15,8 @@ use crate::cuda::Surfaces;
 use crate::launch;
 use lockon_core::locks::lock;
 
-/// Samples that wait in the channel of a file. Two keep the decoder busy while the engine takes one; pools
-/// are small.
+/// Samples that wait in the channel of a file. Two keep the decoder busy while the engine uses one; pools are
+/// small.
 const LOSSLESS_WAITING: usize = 2;
 
 /// Samples that wait in the channel of a live source: as many as come together. Older ones are dropped before
@@ -26,7 +26,7 @@ const LIVE_WAITING: usize = 4;
 /// Samples that arrive within this time came together: less than a frame's time at 120 frames a second.
 const TOGETHER: Duration = Duration::from_millis(8);
 
-/// Maximum samples held at once, to size buffer pools: those that wait, and those in a deep ring.
+/// Maximum samples held at once, to size buffer pools: waiting ones, and those in a deep ring.
 const SAMPLES_HELD: u32 = 10;
 
 /// A sample with its number and the time of its arrival.
@@ -48,20 +48,20 @@ pub(super) struct Counts {
 
 /// The streaming thread's end of the channel.
 ///
-/// The appsink's callbacks hold it, and it holds nothing of the pipeline, so there is no cycle.
+/// The appsink's callbacks hold it, and it has no reference to the pipeline, so there is no cycle.
 #[derive(Default)]
 pub(super) struct Feed {
     outlet: Mutex<Outlet>,
     pub(super) counts: Arc<Counts>,
     ending: Arc<Ending>,
     multipart: Arc<Multipart>,
-    /// Times are those of capture.
+    /// True if times are those of the capture.
     is_real_time: AtomicBool,
-    /// The first frame was taken while the pipeline paused, and is not to come again.
+    /// The first frame was taken while the pipeline paused, and must not come again.
     is_first_taken: AtomicBool,
 }
 
-/// Where samples go.
+/// The destination of samples.
 #[derive(Clone, Default)]
 enum Outlet {
     /// It is not known yet whether the source is live. No sample arrives before that is known.
@@ -69,9 +69,9 @@ enum Outlet {
     Closed,
     /// Every sample goes in, waiting for room. It ends when the receiver is dropped.
     Lossless(Sender<NumberedSample>),
-    /// The newest sample goes in, and where there is no room the oldest is taken out.
+    /// The newest sample goes in; if there is no room, the oldest is removed.
     Live(Sender<NumberedSample>, Receiver<NumberedSample>),
-    /// The stream has ended. The channel's last sender is gone, which is how the receiver knows.
+    /// The stream has ended. The channel's last sender is gone: the receiver notices that.
     Ended,
 }
 
@@ -85,10 +85,10 @@ impl Feed {
     /// Connects it to the appsink. The first frame of a file stays in the appsink in PAUSED; it arrives here,
     /// once, as soon as the pipeline plays.
     pub(super) fn attach(self: &Arc<Self>, sink: &gst_app::AppSink) {
-        // The appsink's own queue is passed by: a sample is pulled as soon as it is there.
+        // The appsink's own queue is not used: a sample is pulled as soon as it arrives.
         sink.set_max_buffers(1);
         sink.set_wait_on_eos(false);
-        // The last sample would be held back from the decoder's pool.
+        // Otherwise the appsink would keep the last sample from the decoder's pool.
         sink.set_enable_last_sample(false);
         let (of_samples, of_end) = (Arc::clone(self), Arc::clone(self));
         sink.set_callbacks(
@@ -115,7 +115,7 @@ impl Feed {
         );
     }
 
-    /// The frame in the appsink of a pipeline that pauses; it does not arrive once more when it plays.
+    /// The frame in the appsink of a paused pipeline; it does not arrive again when the pipeline plays.
     pub(super) fn take_first(&self, sink: &gst_app::AppSink) -> Option<NumberedSample> {
         let sample = sink.try_pull_preroll(gst::ClockTime::ZERO)?;
         self.is_first_taken.store(true, Ordering::Relaxed);
@@ -137,13 +137,13 @@ impl Feed {
         receiver
     }
 
-    /// Hands over one sample; on the streaming thread.
+    /// Passes on one sample; on the streaming thread.
     pub(super) fn push(&self, arrival: NumberedSample) -> Result<gst::FlowSuccess, gst::FlowError> {
         // Cloned, so that the lock is not held while the channel is full.
         let outlet = lock(&self.outlet).clone();
         match outlet {
             Outlet::Lossless(sender) => {
-                // The receiver is gone: the pipeline is about to be stopped.
+                // The receiver is gone: the pipeline will be stopped.
                 sender.send(arrival).map_err(|_| gst::FlowError::Flushing)?;
             }
             Outlet::Live(sender, receiver) => {
@@ -160,7 +160,7 @@ impl Feed {
         Ok(gst::FlowSuccess::Ok)
     }
 
-    /// No sample will follow; on the streaming thread.
+    /// Notes that no more samples come; on the streaming thread.
     pub(super) fn end(&self) {
         *lock(&self.outlet) = Outlet::Ended;
     }
@@ -178,10 +178,10 @@ pub(super) fn drop_late(waiting: &mut VecDeque<NumberedSample>) -> u64 {
     (before - waiting.len()) as u64
 }
 
-/// Says to decoders that rows may be padded, so that they do not copy each picture to take the padding out,
-/// and what memory a GPU takes frames from.
+/// Tells decoders that rows may be padded, so that they do not copy each picture to remove the padding, and
+/// which memory a GPU reads frames from.
 ///
-/// An appsink says nothing of itself before GStreamer 1.24.
+/// An appsink does not answer this by itself before GStreamer 1.24.
 pub(super) fn answer_allocation_queries(pad: &gst::Pad, surfaces: &Surfaces) {
     let surfaces = surfaces.clone();
     let answer = move |info: &mut gst::PadProbeInfo<'_>| {
@@ -201,7 +201,7 @@ pub(super) fn answer_allocation_queries(pad: &gst::Pad, surfaces: &Surfaces) {
     });
 }
 
-/// When a frame that arrives now was captured, by the pipeline's clock.
+/// The capture time of a frame that arrives now, by the pipeline's clock.
 fn captured(sink: &gst_app::AppSink, sample: &gst::Sample, now: Instant) -> Option<Instant> {
     let segment = sample.segment()?.downcast_ref::<gst::ClockTime>()?;
     let captured = segment.to_running_time(sample.buffer()?.pts()?)?;

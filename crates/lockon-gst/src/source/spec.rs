@@ -26,7 +26,7 @@ pub const DEFAULT_JITTER_MS: u32 = 200;
 /// A request to open a source.
 #[derive(Debug, Clone)]
 pub struct SourceSpec {
-    /// Where video comes from.
+    /// The origin of the video.
     pub input: Input,
     /// Allowed decoders.
     pub decoder: Decoder,
@@ -43,8 +43,7 @@ pub struct SourceSpec {
     pub camera: CameraMode,
     /// User and password for the server, where the address has no password.
     pub login: Option<Login>,
-    /// For how many milliseconds a URI's network source evens out its jitter: less is sooner, more is
-    /// smoother.
+    /// The jitter buffer of a URI's network source in milliseconds: less is sooner, more is smoother.
     pub jitter_ms: u32,
     /// The device that hardware decoders may leave their pictures on.
     pub surfaces: Surfaces,
@@ -53,19 +52,19 @@ pub struct SourceSpec {
     pub decoder_threads: Option<u32>,
     /// Detections of the pipeline to follow.
     pub detections: Option<DetectionFilter>,
-    /// Where in a file decoding begins: with the last key frame that is not after this time, in nanoseconds.
-    /// Frames are numbered from there, and times do not change.
+    /// The place in a file where decoding begins: the last key frame that is not after this time, in
+    /// nanoseconds. Frames are numbered from there, and times do not change.
     pub seek_ns: Option<u64>,
-    /// The first frame that is wanted. Earlier frames need not be given where the others keep their numbers
-    /// without: decoding may begin later.
+    /// The first wanted frame. Earlier frames may be skipped if the others keep their numbers: then decoding
+    /// begins later.
     pub wanted_from: Option<Moment>,
-    /// The file that the input names, where it is open already: this one is read, whatever lies under the
-    /// name later. Nothing else is opened for it, so that a list that names others is refused.
+    /// The input's file, if it is open already: it is read, even if another file gets its name later. No
+    /// other file is opened for it, so lists of files are refused.
     pub opened: Option<Arc<File>>,
     /// As `opened`, for pictures: each with the name that messages use.
     pub opened_pictures: Option<Arc<Vec<(PathBuf, File)>>>,
-    /// True if nothing but the input itself may be opened: a playlist that names other videos is refused, and
-    /// an HTTP server that sends the reader elsewhere is not followed. `opened` implies it.
+    /// True if only the input itself may be opened: playlists are refused, and HTTP redirects are not
+    /// followed. `opened` implies it.
     pub is_confined: bool,
     /// True if only the luma of pictures in files is used: their frames may be grey.
     pub luma_only: bool,

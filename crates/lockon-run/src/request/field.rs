@@ -47,7 +47,7 @@ pub enum Shape {
     List,
 }
 
-/// Whether a value is a number, for interfaces with types of their own for numbers.
+/// The kind of number of a value, for interfaces with number types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Number {
     /// It is text.
@@ -65,9 +65,9 @@ pub enum Number {
 pub enum InElement {
     /// It has none.
     No,
-    /// It has, and the value counts from the next start on.
+    /// It has one; the value counts from the next start on.
     Ready,
-    /// It has, and a change counts from the next frame on.
+    /// It has one; a change counts from the next frame on.
     Playing,
 }
 
@@ -85,7 +85,7 @@ pub struct Spec {
     pub range: Option<(f64, f64)>,
     /// Values that completions offer. Other values may be understood too.
     pub offers: &'static [&'static str],
-    /// Help lists what is offered.
+    /// Help lists the offered values.
     pub lists_offers: bool,
     /// The value is the name of a file that is written.
     pub is_file: bool,
@@ -103,11 +103,11 @@ pub struct Spec {
     pub expands: bool,
     /// The part of the value that must not be shown.
     pub secret: Option<Secret>,
-    /// It is about one video, and means nothing to a run whose video is chosen later.
+    /// It belongs to one video, and has no meaning for a run whose video is chosen later.
     pub is_of_one: bool,
     /// A search in a still picture has it.
     pub in_still: bool,
-    /// An outlet that is handed to the run fulfils it: see [`crate::run::Outlet`].
+    /// An outlet of the run fulfils it: see [`crate::run::Outlet`].
     pub needs_outlet: bool,
     /// Few people need it: the short help (`-h`) leaves it out.
     pub is_rare: bool,
@@ -126,10 +126,9 @@ pub enum Decides {
     Nothing,
     /// Changes the results.
     Found,
-    /// Changes the results, where it is set. For fields that came later: results of earlier versions stay
-    /// valid.
+    /// Changes the results if it is set. For newer fields: results of earlier versions stay valid.
     FoundIfSet,
-    /// Changes the picture of an encoded output, where it is set.
+    /// Changes the picture of an encoded output, if it is set.
     Shown,
 }
 
@@ -166,7 +165,7 @@ pub(super) const SPEC: Spec = Spec {
     element: InElement::No,
 };
 
-/// Makes [`Request`], its default and [`FIELDS`] of the declarations.
+/// Makes [`Request`], its default and [`FIELDS`] from the declarations.
 macro_rules! request {
     ($($(#[doc = $help:literal])+ $field:ident: $type:ty = $default:expr, $spec:expr;)+) => {
         /// The options of a run. They are declared in the module's source; `lockon run --help` describes them
@@ -182,7 +181,7 @@ macro_rules! request {
             }
         }
 
-        /// All that can be asked for, in the order of the declarations.
+        /// All fields, in the order of the declarations.
         pub static FIELDS: std::sync::LazyLock<Vec<Field>> = std::sync::LazyLock::new(|| {
             vec![$(field::declared::<$type>(
                 stringify!($field),
@@ -203,7 +202,7 @@ pub(super) fn declared<T: FieldType>(
     put: fn(&mut Request, &[OsString]) -> Result<(), String>,
     texts: fn(&Request) -> Vec<OsString>,
 ) -> Field {
-    // Once for each field of the program: no leak that grows.
+    // Once for each field: the leak does not grow.
     let name = String::leak(field.replace('_', "-"));
     Field { name, help: help.trim_start(), shape: T::SHAPE, number: T::NUMBER, spec, put, texts }
 }
@@ -214,13 +213,13 @@ impl Field {
         super::FIELDS.iter().find(|field| field.name == name)
     }
 
-    /// Sets it in `request` to what these texts say: one of a value, any number of a list, `true` or `false`
-    /// of a switch, none to leave it out.
+    /// Sets it in `request` from these texts: one for a value, any number for a list, `true` or `false` for a
+    /// switch, none to leave it out.
     ///
     /// # Errors
     /// Describes the error in a text, without the text itself.
     pub fn put(&self, request: &mut Request, texts: &[OsString]) -> Result<(), String> {
-        // First: of a number that is too large for its type the range says more.
+        // Checked first: for a number too large for its type, the range is the better message.
         self.check_range(texts)?;
         (self.put)(request, texts)
     }
@@ -259,7 +258,7 @@ impl Field {
         self.texts(&DEFAULT)
     }
 
-    /// As it is typed: `--min-score`, `INPUT`.
+    /// Its typed form: `--min-score`, `INPUT`.
     pub fn option(&self) -> String {
         if self.spec.is_positional { self.spec.value.to_owned() } else { format!("--{}", self.name) }
     }
@@ -374,7 +373,7 @@ impl Text for PathBuf {
     }
 }
 
-/// An input as it is typed, which can be read as one.
+/// A typed input that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputText(OsString);
 
@@ -387,7 +386,7 @@ impl InputText {
         Input::typed(text).map(|_| Self(text.to_owned()))
     }
 
-    /// The input, as it is now: a name can be that of a file once there is one.
+    /// The input at this moment: a name may have become the name of a file.
     ///
     /// # Errors
     /// `Value` if it is none.

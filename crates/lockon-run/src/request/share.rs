@@ -1,4 +1,4 @@
-//! The share of a machine that a run may use beside other runs.
+//! The share of a machine for a run beside other runs.
 
 use crate::setup;
 
@@ -27,15 +27,14 @@ impl Share {
         setup::threads(None) / self.videos
     }
 
-    /// Threads of a decoder in software: where several videos are decoded they are the threads, and more of
-    /// each would only take memory.
+    /// Threads of a software decoder: several videos at once use the cores already, and more threads for each
+    /// would only take memory.
     pub fn decoder_threads(self) -> Option<u32> {
         (self.videos > 1).then(|| self.cores().max(1) as u32)
     }
 
-    /// Threads for the work of the CPU, where `asked` does not say. Runs share pools of threads, so that
-    /// few of them take all cores by turns; where each has hardly more than a core, its own thread does it
-    /// all, and hands nothing over.
+    /// Threads for the work of the CPU, unless `asked` sets them. Runs share pools of threads, so that a few
+    /// of them use all cores by turns; if each has hardly more than a core, its own thread does all work.
     pub fn threads(self, asked: Option<u16>) -> usize {
         match asked {
             None if self.videos > 1 && self.cores() < 2 => 1,

@@ -1,10 +1,10 @@
-//! The element itself: pads, properties, states, and what flows between the pads.
+//! The element itself: pads, properties, states, and the flow between the pads.
 //!
 //! The streaming thread of upstream puts frames and serialised events into the [`Line`]; the task of the
-//! source pad is the thread on which lockon's engine runs and from which everything is pushed. So the element
-//! is a border between threads, as a `queue` is.
+//! source pad runs lockon's engine and pushes everything. So the element is a border between threads, as a
+//! `queue` is.
 //!
-//! This module has the properties and states; `sink_pad` and `src_pad` have what each pad does, `latency`
+//! This module has the properties and states; `sink_pad` and `src_pad` have the pads' functions, `latency`
 //! reports to the pipeline how long live frames stay.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -56,7 +56,7 @@ pub struct Lockon {
     /// Held while a change of the search is made, so that each change builds on the one before.
     asking: Mutex<()>,
     device: Mutex<Option<Device>>,
-    /// The device that upstream may leave frames on, once it is known whether there is one: from READY on.
+    /// The device on which upstream may leave frames; known from READY on.
     surfaces: Mutex<Option<Surfaces>>,
     seat: Mutex<Option<Seated>>,
     traffic: Traffic,
@@ -68,9 +68,9 @@ pub struct Lockon {
     steering: Mutex<Option<Arc<Steering>>>,
     pub(super) dropped: AtomicU64,
     pushed: AtomicU64,
-    /// Upstream is live, as far as it was asked.
+    /// True if upstream has reported that it is live.
     is_live: AtomicBool,
-    /// Frames come and go: not in PAUSED.
+    /// True while frames flow: not in PAUSED.
     is_playing: AtomicBool,
     stay: Mutex<Stay>,
     pub(super) excluded: ExcludedTime,
@@ -211,7 +211,7 @@ impl ObjectImpl for Lockon {
         }
     }
 
-    /// Called when properties were set: with all that were set by one call.
+    /// Called with all properties that one call has set.
     fn dispatch_properties_changed(&self, specs: &[glib::ParamSpec]) {
         self.apply(specs);
         self.parent_dispatch_properties_changed(specs);
@@ -224,7 +224,7 @@ impl ObjectImpl for Lockon {
 
 impl GstObjectImpl for Lockon {}
 
-/// All that can be set can be kept under a name: `GObject` and the interface know how.
+/// Presets contain all properties; `GObject` and the interface do the work.
 impl PresetImpl for Lockon {}
 
 impl ElementImpl for Lockon {
@@ -317,7 +317,7 @@ struct Seated {
 }
 
 impl Lockon {
-    /// NULL to READY: what was set can be read, and the device is there.
+    /// NULL to READY: checks that the properties can be read, and that the device exists.
     fn probe(&self) -> Result<()> {
         let Device { mut options, on_loss, .. } = lock(&self.settings).device()?;
         let asked = options.choice;
@@ -338,17 +338,17 @@ impl Lockon {
         Ok(())
     }
 
-    /// The device that frames may lie on.
+    /// The device on which frames may be.
     pub(super) fn surfaces(&self) -> Surfaces {
         lock(&self.surfaces).clone().unwrap_or_default()
     }
 
-    /// READY to PAUSED: templates are read, and results files could be written.
+    /// READY to PAUSED: reads templates, and checks that results files can be written.
     fn prepare(&self) -> Result<()> {
         let settings = lock(&self.settings).clone();
         let (mut device, setup) = self.logging(|| Ok::<_, Error>((settings.device()?, settings.setup()?)))?;
         device.options.traffic = self.traffic.clone();
-        // Where there are several GPUs, the run takes that on which frames may stay.
+        // With several GPUs, the run uses the one on which frames may stay.
         if let Some(Seated { asked, choice, .. }) = &*lock(&self.seat)
             && *asked == device.options.choice
         {
@@ -383,10 +383,10 @@ impl Lockon {
         Ok(())
     }
 
-    /// Makes properties that were set by one call count from the next frame on: all of them or none. Values
-    /// that cannot be used are reported and taken back.
+    /// Applies the properties of one call from the next frame on: all of them or none. Unusable values are
+    /// reported and reverted.
     fn apply(&self, specs: &[glib::ParamSpec]) {
-        // Before PAUSED nothing has been read: that happens on the way there, once.
+        // Before PAUSED nothing has been read: that happens once, on the way there.
         if lock(&self.device).is_none() {
             return;
         }
@@ -402,8 +402,8 @@ impl Lockon {
         }
     }
 
-    /// Makes what control bindings have set count from the next frame on. Other properties that are being set
-    /// may belong to one another, so they are left to the thread that sets them.
+    /// Applies values of control bindings from the next frame on. Other properties that are being set may
+    /// belong together, so the thread that sets them applies them.
     pub(super) fn obey_bindings(&self) {
         let element = self.obj();
         let bound = Settings::controllable()
@@ -415,7 +415,7 @@ impl Lockon {
         });
     }
 
-    /// Requests the settings that `wanted` makes of the last requested ones and of the properties' present
+    /// Requests the settings that `wanted` makes from the last requested ones and the properties' current
     /// values.
     fn obey(&self, wanted: impl FnOnce(&Settings, &Settings) -> Settings) {
         // Warns without holding a lock, since a handler of the warning may set properties again.
@@ -440,8 +440,8 @@ impl Lockon {
         made
     }
 
-    /// Asks for a change of the template of a name. Where the property lists a file under it, that file is
-    /// searched no more.
+    /// Requests a change of the template of a name. If the property lists a file under that name, the file is
+    /// no longer searched.
     fn ask_of_template(&self, name: &str, change: Change) -> Result<()> {
         if lock(&self.device).is_none() {
             let reason = "the element is in READY or NULL: set `template`, or wait for PAUSED".into();
@@ -462,13 +462,13 @@ impl Lockon {
         Ok(())
     }
 
-    /// Asks for a change of the search that makes properties have their values of `settings`.
+    /// Requests a change of the search to the properties' values in `settings`.
     fn ask(&self, change: Change, properties: Vec<&'static str>, settings: Settings) -> Result<()> {
         let control = lock(&self.control).clone();
         self.work().ask(&control, change, properties, settings)
     }
 
-    /// Gives properties that still have the values of `refused` those of `held`. Returns these properties.
+    /// Sets properties that still have the values of `refused` to those of `held`. Returns these properties.
     fn restore(&self, properties: &[&'static str], refused: &Settings, held: &Settings) -> Vec<&'static str> {
         let mut settings = lock(&self.settings);
         let are_same = properties.iter().filter(|property| settings.has_same(property, refused));
@@ -479,14 +479,14 @@ impl Lockon {
         restored
     }
 
-    /// Receives the answer to a change of the search: a refused change is taken back, and the properties show
-    /// it. True if a warning was posted.
+    /// Receives the answer to a change of the search: a refused change is reverted, also in the properties.
+    /// True if a warning was posted.
     pub(super) fn hear_of_change(&self) -> bool {
         let refused = self.work().hear();
         refused.is_some_and(|refused| self.take_back(refused))
     }
 
-    /// Takes back a refused change. True if a warning was posted.
+    /// Reverts a refused change. True if a warning was posted.
     pub(super) fn take_back(&self, Refused { error, properties, settings, held }: Refused) -> bool {
         for property in self.restore(&properties, &settings, &held) {
             self.obj().notify(property);
@@ -498,7 +498,7 @@ impl Lockon {
         is_of_properties
     }
 
-    /// True if the thresholded frame is drawn, where there is one.
+    /// True if the thresholded frame is drawn, if there is one.
     pub(super) fn wants_mask(&self) -> bool {
         lock(&self.settings).wants_mask()
     }
@@ -545,7 +545,7 @@ impl Lockon {
         is_answered
     }
 
-    /// Runs something of lockon's whose log is to be GStreamer's.
+    /// Runs code of lockon with its log sent to GStreamer's.
     fn logging<T>(&self, work: impl FnOnce() -> T) -> T {
         let log = ToGStreamersLog(glib::SendWeakRef::from(self.obj().downgrade()));
         tracing::subscriber::with_default(log, work)

@@ -1,4 +1,4 @@
-//! Addresses of receivers of events: parsed, with what may be shown of them.
+//! Addresses of receivers of events: parsed, with their parts that may be shown.
 
 use percent_encoding::percent_decode_str;
 use sha2::{Digest, Sha256};
@@ -20,9 +20,9 @@ const MAX_LEVELS: usize = 100;
 pub enum ReceiverAddress {
     /// Lines on standard output.
     Stdout,
-    /// A web server; events are posted there.
+    /// A web server that events are posted to.
     Webhook(Webhook),
-    /// An MQTT broker; events are published there.
+    /// An MQTT broker that events are published to.
     Mqtt(Broker),
 }
 
@@ -48,9 +48,9 @@ pub struct Broker {
     pub is_secure: bool,
     /// The login that was typed in the address.
     pub login: Option<Login>,
-    /// All topics begin with this.
+    /// The beginning of all topics.
     pub topic: String,
-    /// True if that is not the topic that was typed, which MQTT does not allow.
+    /// True if it differs from the typed topic, because MQTT does not allow that one.
     pub is_replaced: bool,
     /// The address in messages.
     pub name: String,
@@ -83,7 +83,7 @@ impl ReceiverAddress {
     /// `mqtt[s]://[USER:PASSWORD@]HOST[:PORT]/TOPIC`, or `@FILE` with one of the latter in its one line.
     ///
     /// # Errors
-    /// `Value` if it is none of these, without what is secret in it; `File` if a file cannot be read.
+    /// `Value` if it is none of these, without its secrets; `File` if a file cannot be read.
     pub fn of(typed: &ReceiverText) -> Result<Self> {
         let address = typed.address()?;
         let parsed = match (typed.file(), address) {

@@ -1,4 +1,4 @@
-//! The address of a receiver of events as it is typed, and the part of it that may be shown.
+//! The typed address of a receiver of events, and the part of it that may be shown.
 
 mod address;
 
@@ -16,11 +16,11 @@ use lockon_core::text::{self, HIDDEN};
 
 pub use address::{Broker, Login, ReceiverAddress, Webhook};
 
-/// A receiver of events as it is typed: `-`, an address, or `@FILE` with an address in it.
+/// A typed receiver of events: `-`, an address, or `@FILE` with an address in it.
 #[derive(Clone)]
 pub struct ReceiverText {
     typed: String,
-    /// The content of the file, once it was read. Copies share it.
+    /// The content of the file, after it was read. Copies share it.
     line: Arc<OnceLock<String>>,
 }
 
@@ -30,15 +30,15 @@ impl ReceiverText {
         &self.typed
     }
 
-    /// The file that has the address in it, if one was named.
+    /// The file with the address, if one was named.
     pub fn file(&self) -> Option<&str> {
         self.typed.strip_prefix('@')
     }
 
-    /// The address. A file that has it is read once, also for all copies.
+    /// The address. A file with it is read once for all copies.
     ///
     /// # Errors
-    /// `File` if the file cannot be read, `Value` if it has not just one line.
+    /// `File` if the file cannot be read, `Value` if it has not exactly one line.
     pub fn address(&self) -> Result<&str> {
         let Some(file) = self.file() else { return Ok(&self.typed) };
         if let Some(line) = self.line.get() {
@@ -53,7 +53,7 @@ impl ReceiverText {
         Ok(self.line.get_or_init(|| said.trim().to_owned()))
     }
 
-    /// This receiver, with its file open under another name: the address is read there, now.
+    /// This receiver, with its file open under another name: reads the address there, now.
     ///
     /// # Errors
     /// As [`Self::address`].
@@ -70,7 +70,7 @@ impl ReceiverText {
     }
 }
 
-/// As [`ReceiverText::shown`], of any text that was typed for a receiver.
+/// As [`ReceiverText::shown`], for any typed text of a receiver.
 pub(crate) fn shown(typed: &str) -> String {
     let open = text::address_without_secrets(typed).into_owned();
     if typed.starts_with('@') {
@@ -88,8 +88,8 @@ pub(crate) fn shown(typed: &str) -> String {
     }
 }
 
-/// An address without its `://`, which was perhaps meant to be one of the web: without its path. Names of
-/// files and topics of MQTT stay as they are.
+/// Removes the path of an address without `://` that may be a web address. Names of files and topics of MQTT
+/// stay.
 fn without_path(open: &str) -> String {
     let is_scheme = |c: char| c.is_ascii_alphanumeric();
     let rest = open.trim_start_matches(is_scheme).trim_start_matches([':', '/']);
