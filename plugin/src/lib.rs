@@ -1,7 +1,7 @@
 //! lockon as a GStreamer plugin: the element `lockon` finds and follows known patterns in the video that
 //! passes through it.
 //!
-//! [`lockon`] is the element. Frames go through lockon's own engine and backends; nothing of the search is
+//! [`lockon`] is the element. Frames go through lockon's own engine and backends; no part of the search is
 //! written here.
 
 use gst::glib;
@@ -11,7 +11,7 @@ pub mod lockon;
 /// Makes the element known to GStreamer without a plugin file, for programs that are linked with this.
 ///
 /// # Errors
-/// If GStreamer does not take it.
+/// If GStreamer does not accept it.
 pub fn register() -> Result<(), glib::BoolError> {
     definition::plugin_register_static()
 }

@@ -1,26 +1,26 @@
 //! Checks whether the application reads the messages on the bus.
 //!
-//! A bus keeps messages until the application takes them, and many applications never do: one message for
+//! A bus keeps messages until the application reads them, and many applications never do: one message for
 //! each frame would fill the memory.
 
 use gst::prelude::*;
 
-/// Maximum number of messages posted behind one that has not been read: an application that is busy for some
-/// seconds misses none.
+/// Maximum number of messages posted after an unread one: an application that is busy for some seconds misses
+/// none.
 const MOST_UNREAD: u32 = 256;
 
 /// Checks whether the application reads the messages on the bus.
 #[derive(Debug, Default)]
 pub(super) struct Audience {
-    /// The message that is the next to be read, when that was looked at last.
+    /// The next unread message at the last check.
     head: Option<gst::Seqnum>,
-    /// Messages posted since `head` is the next to be read.
+    /// Messages posted since `head` became the next unread one.
     posted: u32,
 }
 
 impl Audience {
-    /// True if a message should be posted: not if the bus's oldest message has stayed there while
-    /// [`MOST_UNREAD`] were. As soon as it was read they are posted again.
+    /// True if a message should be posted: not if the bus's oldest message stayed unread while
+    /// [`MOST_UNREAD`] were posted. After it is read, messages are posted again.
     pub(super) fn listens(&mut self, element: &gst::Element) -> bool {
         let head = bus_of(element).and_then(|bus| bus.peek()).map(|message| message.seqnum());
         if head.is_none() || head != self.head {

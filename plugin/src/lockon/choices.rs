@@ -1,4 +1,4 @@
-//! Properties that take one of a few words.
+//! Properties whose value is one of a few words.
 //!
 //! Properties that are fields of lockon's `Request` have a type here, whose nicks are the words of the field:
 //! so tools can offer them, and pipelines use the words of the command line.
@@ -6,12 +6,12 @@
 use gst::glib;
 use gst::prelude::*;
 
-/// The picture of frames that leave.
+/// The picture of outgoing frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, glib::Enum)]
 #[repr(u32)]
 #[enum_type(name = "GstLockonView")]
 pub enum View {
-    /// Frames look as they did when they came.
+    /// Frames stay unchanged.
     #[enum_value(name = "None: frames are not touched", nick = "none")]
     None,
     /// Boxes and labels over it.
@@ -33,7 +33,7 @@ pub enum View {
 }
 
 impl View {
-    /// As lockon names it; `None` leaves frames as they are.
+    /// lockon's name for it; `None` leaves frames unchanged.
     pub(super) fn drawn(self) -> Option<lockon_core::config::View> {
         match self {
             Self::None => None,
@@ -48,7 +48,7 @@ impl View {
     }
 }
 
-/// For which frames a message is posted.
+/// The frames for which a message is posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, glib::Enum)]
 #[repr(u32)]
 #[enum_type(name = "GstLockonPostMessages")]
@@ -65,7 +65,7 @@ pub enum PostMessages {
     All,
 }
 
-/// How templates are searched.
+/// The search method of templates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, glib::Enum)]
 #[repr(u32)]
 #[enum_type(name = "GstLockonSearch")]
@@ -91,10 +91,10 @@ pub enum OnDeviceLoss {
     #[default]
     #[enum_value(name = "End: an error ends the stream", nick = "end")]
     End,
-    /// Another GPU does the rest.
+    /// Continues on another GPU.
     #[enum_value(name = "GPU: another one does the rest, or the CPU", nick = "gpu")]
     Gpu,
-    /// The CPU does the rest.
+    /// Continues on the CPU.
     #[enum_value(name = "CPU: it does the rest", nick = "cpu")]
     Cpu,
 }
@@ -124,7 +124,7 @@ pub(super) fn types() -> [glib::Type; 5] {
     ]
 }
 
-/// The type of a field of the request that takes one of a few words. `backend` has none: `cuda:0,1` is one of
+/// The type of a request's field whose value is one of a few words. `backend` has none: `cuda:0,1` is one of
 /// very many.
 pub(super) fn of_field(name: &str) -> Option<glib::Type> {
     match name {

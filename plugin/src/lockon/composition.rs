@@ -1,5 +1,6 @@
 //! The view as pictures that lie over a frame (`GstVideoOverlayComposition`): for a sink that lays them over
-//! it, and for frames of a format that lockon's own painter does not know. On these GStreamer draws them.
+//! it, and for frames of a format that lockon's own painter does not know. GStreamer draws them on such
+//! frames.
 
 use gst::glib;
 use gst_video::{VideoOverlayComposition, VideoOverlayCompositionMeta, VideoOverlayRectangle};

@@ -1,53 +1,53 @@
 //! How long live frames stay in the element, for latency queries.
 //!
-//! A frame's stay is the time in which it is searched or waits for the search of others. The time that
-//! downstream takes, such as a sink that waits for the clock, is the sink's; the time to open a device for
-//! frames of a size is needed once, not for every frame.
+//! A frame's stay is the time in which it is searched or waits for the search of others. Time in downstream,
+//! such as a sink that waits for the clock, does not count, nor does the time to open a device for frames of
+//! another size, which is needed only once.
 
 use lockon_core::locks::lock;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// The latency is reported in steps of this where neither caps nor buffers say how long a frame is shown.
+/// The latency is reported in steps of this if neither caps nor buffers have a duration.
 const STEP: gst::ClockTime = gst::ClockTime::from_mseconds(10);
 
-/// Stays must have been shorter for so long before a shorter latency is reported: each change makes the
-/// pipeline move its frames in time.
+/// Stays must be shorter for this long before a shorter latency is reported: each change makes the pipeline
+/// shift its frames in time.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// Maximum number of doublings: a latency that had to rise again after it fell waits twice as long each time.
-/// So a search that is slow now and then does not change the latency for ever.
+/// So a search that is sometimes slow does not change the latency endlessly.
 const MOST_DOUBLINGS: u32 = 5;
 
 /// Measures how long frames stay.
 #[derive(Debug, Default)]
 pub(super) struct Stay {
-    /// How long a frame is shown, where that is known.
+    /// The duration of a frame, if known.
     frame: Option<gst::ClockTime>,
     /// The longest stay, from which the reported latency is computed.
     longest: gst::ClockTime,
-    /// Since when all stays were shorter than reported, and the longest of these.
+    /// The time since which all stays were shorter than reported, and the longest of these.
     quiet: Option<(Instant, gst::ClockTime)>,
-    /// The latency has fallen, and has not risen since.
+    /// True if the latency has fallen, and not risen since.
     has_fallen: bool,
-    /// How often it rose after it fell.
+    /// The number of rises after falls.
     doublings: u32,
 }
 
 impl Stay {
-    /// Caps say how long a frame is shown, or that it is not known. True if that is new.
+    /// Notes the duration from caps, or that it is not known. True if that is new.
     pub(super) fn set_frame(&mut self, duration: Option<gst::ClockTime>) -> bool {
         std::mem::replace(&mut self.frame, duration) != duration
     }
 
-    /// A buffer says it, where caps do not: the longest counts. True if that is new.
+    /// Notes the duration from a buffer, if caps have none: the longest counts. True if that is new.
     pub(super) fn see_frame(&mut self, duration: gst::ClockTime) -> bool {
         let is_longer = self.frame.is_none_or(|frame| frame < duration) && !duration.is_zero();
         is_longer && self.set_frame(Some(duration))
     }
 
-    /// A frame that leaves `now` has stayed for so long, where `room` of them can be inside. True if the
-    /// latency is another now: longer at once, shorter after a [quiet](QUIET) while.
+    /// Notes the stay of a frame that leaves `now`; at most `room` frames can be inside. True if the latency
+    /// changes: a rise counts at once, a fall after a [quiet](QUIET) while.
     pub(super) fn note(&mut self, stay: Duration, room: u64, now: Instant) -> bool {
         let told = self.least(room);
         let stay = u64::try_from(stay.as_nanos()).unwrap_or(u64::MAX);
@@ -70,9 +70,8 @@ impl Stay {
         true
     }
 
-    /// By how much a frame is late at least behind the element. A search that keeps up takes a frame's
-    /// duration or less; it is more only where frames were seen to stay longer, in whole durations and never
-    /// more than `room` of them.
+    /// The minimum delay of a frame after the element. A search that keeps up takes a frame's duration or
+    /// less; it is more only if frames stayed longer, in whole durations and never more than `room` of them.
     pub(super) fn least(&self, room: u64) -> gst::ClockTime {
         self.latency_of(self.longest, room)
     }
@@ -107,7 +106,7 @@ impl ExcludedTime {
         lock(&self.0)
     }
 
-    /// Runs `work`, which is not the search.
+    /// Runs `work`, whose time does not count as search.
     pub(super) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
         struct Running<'a>(&'a ExcludedTime);
         impl Drop for Running<'_> {
@@ -148,7 +147,7 @@ mod tests {
         assert_eq!(grows, [false, false, true, false, false, true, true]);
         assert_eq!(stay.least(4), 4 * FRAME);
         assert!(!stay.note(ms(900), 4, now), "no more than has room");
-        // Earlier stays count again where frames are shown for longer.
+        // Earlier stays count again if frames have a longer duration.
         stay.set_frame(Some(10 * FRAME));
         assert_eq!(stay.least(4), 30 * FRAME);
     }

@@ -5,7 +5,7 @@
 //! once it has its results, an event only once everything before it was pushed. So frames can be in flight
 //! and nothing ever overtakes anything.
 //!
-//! Both ends wait on one lock. Nothing is pushed under it.
+//! Both ends wait on one lock. No thread pushes while it holds the lock.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ use lockon_core::results::FrameRecord;
 
 /// Frames that wait for the engine: one keeps it busy, the other the decoder.
 pub(super) const WAITING: usize = 2;
-/// Frames and events that wait. Events need no memory to speak of, but there is no queue without a bound.
+/// Maximum waiting frames and events. Events need hardly any memory, but every queue has a bound.
 const WAITING_WITH_EVENTS: usize = 64;
 
 /// A frame between the pads.
@@ -69,18 +69,18 @@ pub(super) enum Step {
     Push(Departure),
     /// Search this.
     Search(Arrival),
-    /// Nothing came in time.
+    /// No item came in time.
     Pending,
     /// No frame will come: the stream has ended, or the element is being stopped, or downstream accepts no
     /// more frames.
     End,
 }
 
-/// The next item where no engine runs.
+/// The next item while no engine runs.
 pub(super) enum Ahead {
     /// Push this, then call [`Line::pushed`].
     Push(gst::Event),
-    /// A frame waits: it takes an engine.
+    /// A frame waits: it needs an engine.
     Frame,
     /// The element is being stopped.
     Closed,
@@ -101,19 +101,19 @@ struct LineState {
     is_open: bool,
     /// Between the start of a flush and its stop.
     is_flushing: bool,
-    /// The end of the stream was put in: nothing comes after it until a flush, whatever upstream still sends.
+    /// The end of the stream is in the line: nothing follows until a flush, whatever upstream still sends.
     has_ended: bool,
-    /// Frames and events that have come and were not looked at.
+    /// Frames and events that have come and are not processed yet.
     waiting: VecDeque<Waiting>,
     /// Frames that the engine has, and the events between, oldest first.
     leaving: VecDeque<Leaving>,
-    /// Something was taken out and is being pushed, by this thread.
+    /// The thread that is pushing an item, if one is.
     pushing: Option<ThreadId>,
     /// The result of the last push of a frame.
     flow: Result<gst::FlowSuccess, gst::FlowError>,
-    /// How many frames came since the stream began.
+    /// The number of frames since the stream began.
     frames: u64,
-    /// How many had come when the end was put in, until it is pushed.
+    /// That number when the end came, until the end is pushed.
     ended_at: Option<u64>,
 }
 
@@ -167,8 +167,7 @@ impl Line {
         self.changed.notify_all();
     }
 
-    /// The next frame's number. Every frame that comes has one, also one that is dropped, but none that comes
-    /// behind the end.
+    /// The next frame's number. Every frame gets one, also a dropped one, but no frame after the end.
     pub(super) fn number(&self) -> Result<u64, gst::FlowError> {
         let mut state = self.lock();
         if state.has_ended {
@@ -182,7 +181,7 @@ impl Line {
     pub(super) fn put_frame(&self, arrival: Arrival) -> Result<gst::FlowSuccess, gst::FlowError> {
         let is_frame = |waiting: &&Waiting| matches!(waiting, Waiting::Frame(_));
         self.put(Waiting::Frame(arrival), |state| {
-            // A failure of the stream before does not matter to this one.
+            // A failure of the previous stream does not affect this one.
             if state.ended_at.is_none() {
                 state.flow?;
             }
@@ -193,8 +192,8 @@ impl Line {
         })
     }
 
-    /// Puts a serialised event in; waits for room. False while nothing is let in, and behind the end of the
-    /// stream, which a new stream ends.
+    /// Puts a serialised event in; waits for room. False while the line is closed, and after the end of the
+    /// stream until a new stream begins.
     pub(super) fn put_event(&self, event: gst::Event) -> bool {
         if event.type_() == gst::EventType::StreamStart {
             self.lock().has_ended = false;
@@ -217,7 +216,7 @@ impl Line {
             }
             if has_room(&state)? && state.waiting.len() < WAITING_WITH_EVENTS {
                 if matches!(&waiting, Waiting::Event(event) if event.type_() == gst::EventType::Eos) {
-                    // Frames that come now belong to another stream, and are counted from 0.
+                    // From here on frames belong to another stream, and are counted from 0.
                     (state.has_ended, state.ended_at) = (true, Some(state.frames));
                     state.frames = 0;
                 }
@@ -229,7 +228,7 @@ impl Line {
         }
     }
 
-    /// Waits until everything that was put in was pushed. False if it never will be.
+    /// Waits until the whole line has been pushed. False if it never will be.
     pub(super) fn wait_empty(&self) -> bool {
         let mut state = self.lock();
         loop {
@@ -244,8 +243,8 @@ impl Line {
     }
 
     /// Returns the next step while an engine runs. Waits for it until `deadline`; without one it does not
-    /// wait. Results that are final and events whose turn it is come before new frames: a result never waits
-    /// for the next frame.
+    /// wait. Final results and events whose turn it is come before new frames: a result never waits for the
+    /// next frame.
     pub(super) fn next(&self, deadline: Option<Instant>) -> Step {
         let mut state = self.lock();
         loop {
@@ -371,19 +370,19 @@ impl Line {
         self.changed.notify_all();
     }
 
-    /// True if the end of the stream was put in: then a failure cannot reach upstream any more.
+    /// True if the end of the stream has come: then a failure cannot reach upstream any more.
     pub(super) fn has_ended(&self) -> bool {
         self.lock().has_ended
     }
 
-    /// A flush begins: nothing is let in, and nothing more is pushed.
+    /// Begins a flush: the line accepts nothing, and nothing more is pushed.
     pub(super) fn start_flush(&self) {
         self.lock().is_flushing = true;
         self.changed.notify_all();
     }
 
-    /// Waits for a push that a flush interrupts; not for the one that a flush comes out of, when downstream
-    /// seeks in it.
+    /// Waits for a push that a flush interrupts, but not for the push in which downstream seeks and so causes
+    /// the flush.
     pub(super) fn wait_pushed(&self) {
         let mut state = self.lock();
         while state.is_open && state.pushing.is_some_and(|pusher| pusher != thread::current().id()) {
@@ -391,8 +390,8 @@ impl Line {
         }
     }
 
-    /// Ends a flush: drops what was in line, and lets frames in again. Returns the sticky events that outlive
-    /// a flush.
+    /// Ends a flush: empties the line, and accepts frames again. Returns the sticky events that outlive a
+    /// flush.
     pub(super) fn stop_flush(&self) -> Vec<gst::Event> {
         let mut state = self.lock();
         let leaving = std::mem::take(&mut state.leaving).into_iter().filter_map(|leaving| match leaving {
@@ -409,7 +408,7 @@ impl Line {
         let events = leaving.chain(waiting).filter(outlives).collect();
         (state.is_flushing, state.has_ended) = (false, false);
         state.flow = Ok(gst::FlowSuccess::Ok);
-        // An end that was dropped ended nothing.
+        // A dropped end has no effect.
         if let Some(frames) = state.ended_at.take() {
             state.frames = frames;
         }
@@ -419,7 +418,7 @@ impl Line {
 }
 
 impl LineState {
-    /// The oldest, if it can go.
+    /// The oldest item, if it can be pushed.
     fn departure(&mut self) -> Option<Departure> {
         match self.leaving.pop_front()? {
             Leaving::Event(event) => Some(Departure::Event(event)),

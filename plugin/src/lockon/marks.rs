@@ -1,4 +1,4 @@
-//! Results as GStreamer carries them: a message's structure, and metadata of a buffer.
+//! Results in GStreamer's forms: a message's structure, and metadata of a buffer.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use lockon_gst::detections::OWN_FIELD;
 
 use super::line::BufferTimes;
 
-/// Minimum overlap of a track's box with a match on the same object: as where tracks are made of matches.
+/// Minimum overlap of a track's box with a match on the same object: as in the tracker.
 const SAME: f64 = 0.3;
 
 /// Ids of regions that an element has: the lower half for its tracks, the upper for a frame's matches.
@@ -116,7 +116,7 @@ fn owner(found: Rect, tracks: &[Track]) -> Option<u32> {
     most.map(|(id, _)| id)
 }
 
-/// The name under which a track lies on the frame: it survives converters, which parameters do not.
+/// The type of a track's region: unlike parameters it survives converters.
 fn label(track: &Track) -> &str {
     track.template.as_deref().unwrap_or("track")
 }
@@ -126,8 +126,8 @@ fn label(track: &Track) -> &str {
 /// whose object is followed has the track's region as its parent.
 ///
 /// A track that lies on a detection of this frame gets no region of its own: the detection's gets the track's
-/// number, as `id` of a parameter `object_id`, which is how DL Streamer has it, and the id that the track's
-/// region would have, if it has none.
+/// number, as `id` of a parameter `object_id`, as in DL Streamer, and the id that the track's region would
+/// have, if it has none.
 pub(super) fn add_regions(buffer: &mut gst::BufferRef, record: &FrameRecord, frame: Size, ids: &Ids) {
     let (mut detections, mut detected) = (Owned::of(record), Vec::new());
     for mut region in buffer.iter_meta_mut::<gst_video::VideoRegionOfInterestMeta>() {
@@ -169,7 +169,7 @@ pub(super) fn add_regions(buffer: &mut gst::BufferRef, record: &FrameRecord, fra
 /// Pairs a frame's detections with tracks: detections of the track's class first, then by the largest
 /// overlap, one to a track.
 struct Owned<'a> {
-    /// Detections that `take` has not given out yet.
+    /// Detections that `take` has not returned yet.
     detections: Vec<(&'a Detection, Option<u32>)>,
 }
 
@@ -216,13 +216,13 @@ fn pixels(track: &Track, frame: Size) -> Option<(u32, u32, u32, u32)> {
     (left < right && top < bottom).then(|| (left, top, right - left, bottom - top))
 }
 
-/// When each track was seen first and last, in running time.
+/// The first and last time of each track, in running time.
 #[cfg(feature = "v1_24")]
 pub(super) type Seen = std::collections::BTreeMap<u32, (gst::ClockTime, gst::ClockTime)>;
 
 /// Adds the same as analytics metadata: a detection for every match and for every track that is not lost,
 /// named as in [`add_regions`], and for every track a tracking entry, which is related to its detection: to
-/// upstream's, if that is what it lies on. What upstream has put there stays as it is.
+/// upstream's, if it lies on one. Upstream's metadata stays.
 #[cfg(feature = "v1_24")]
 pub(super) fn add_analytics(
     buffer: &mut gst::BufferRef,
@@ -262,7 +262,7 @@ pub(super) fn add_analytics(
             relations.set_relation(gst_analytics::RelTypes::RELATE_TO, detection, entry)?;
         }
     }
-    // No number is used again, so those that have ended can be forgotten.
+    // No number is used again, so ended ones can be removed.
     seen.retain(|id, _| record.tracks.iter().any(|track| track.id == *id));
     // Last, as this borrows the metadata for as long as the buffer is. Upstream's entries are in it too.
     for mut entry in relations.iter_mut::<gst_analytics::AnalyticsTrackingMtd>() {

@@ -28,16 +28,16 @@
 //! frames of the last three kinds GStreamer draws (`gst_video_overlay_composition_blend`); outside of the
 //! drawn parts their samples stay unchanged.
 //!
-//! With `view=composition` pixels are not touched either: what is drawn lies over the frame as a
-//! `GstVideoOverlayComposition`, for a sink that shows it, as `glimagesink` does. Whether downstream does is
-//! asked as `textoverlay` asks it, by caps with `meta:GstVideoOverlayComposition` and an ALLOCATION query;
-//! where it does not, it is as with `overlay`. What is shown is the same within four levels of each sample,
-//! but for the picture's own colours under letters and shadows: an overlay leaves these, a picture that lies
-//! over them covers them. `view` can be changed while frames pass.
+//! With `view=composition` pixels are not touched either: the drawing is a `GstVideoOverlayComposition` over
+//! the frame, for a sink that shows it, as `glimagesink` does. The element checks downstream as `textoverlay`
+//! does, by caps with `meta:GstVideoOverlayComposition` and an ALLOCATION query; without support, `overlay`
+//! is used. Both views are equal within four levels of each sample, except for the picture's own colours
+//! under letters and shadows: an overlay leaves them, a composition covers them. `view` can be changed while
+//! frames pass.
 //!
-//! The element is a border between threads, as a `queue` is: up to `depth` frames (4, of a live source 2)
-//! are in flight on the device and two more wait. Events keep their place between frames, a flush drops
-//! what is inside, the end of the stream waits for it. Downstream runs on the element's thread, so put a
+//! The element is a border between threads, as a `queue` is: up to `depth` frames (4, of a live source 2) are
+//! in flight on the device and two more wait. Events keep their place between frames, a flush drops all
+//! frames inside, the end of the stream waits for them. Downstream runs on the element's thread, so put a
 //! `queue` behind it where that is slow, an encoder for example.
 //!
 //! # Time
@@ -50,12 +50,11 @@
 //! again after it fell waits twice as long each time, up to 320 seconds. Where caps have no rate the longest
 //! duration of a buffer counts, and where buffers have none the stay itself.
 //!
-//! Frames that a sink says are late are dropped before they are searched, of a file too, unless `qos` is
-//! false: their numbers are missing in the results, and QOS messages count them. To search every frame of a
-//! file in front of a sink that keeps time, set `qos=false`. A live source that is slowed down by a search
-//! that does not keep up wants `queue leaky=downstream max-size-buffers=1` in front.
-//! `lockon run --print-pipeline --as-element` prints both where the program would lose no frame, or would
-//! drop some to keep up.
+//! Frames that a sink reports as late are dropped before they are searched, also those of a file, unless
+//! `qos` is false: their numbers are missing in the results, and QOS messages count them. To search every
+//! frame of a file in front of a sink that keeps time, set `qos=false`. If a search slows down a live source,
+//! put `queue leaky=downstream max-size-buffers=1` in front. `lockon run --print-pipeline --as-element`
+//! prints both where the program would lose no frame, or would drop some to keep up.
 //!
 //! # Results
 //!
@@ -72,9 +71,9 @@
 //! | `tracks` | list of `track` | `id` (guint), `name` (string; of boxes that were given one), `template` (string; of tracks of matches), `state` (string), `x`, `y`, `w`, `h`, `score`, `second-peak-ratio` (double), `roi-id` (gint) |
 //! | `foreground` | double | share of the pixels above the threshold; missing without one |
 //!
-//! They mean what they mean in results files: see `lockon_core::results`. The crate `lockon-messages` reads
-//! the structures as values of Rust; the element makes them from these. `state` is `tracked`, `uncertain`,
-//! `lost` or `reacquired`.
+//! The fields have the meaning of those in results files: see `lockon_core::results`. The crate
+//! `lockon-messages` reads the structures as values of Rust; the element makes them from these. `state` is
+//! `tracked`, `uncertain`, `lost` or `reacquired`.
 //!
 //! Boxes are in pixels of the frame that caps describe. A buffer that shows a part of its memory
 //! (`GstVideoCropMeta`) leaves with a `GstVideoMeta` of that part instead.
@@ -82,38 +81,38 @@
 //! On the buffer: a `GstVideoRegionOfInterestMeta` for each match, and for each track that is not lost. Its
 //! type is the template's name, or `track` for a box that was given: names survive converters. Its parameter
 //! is the structure of the message, `match` or `track`; converters of GStreamer before 1.24 drop it. Its `id`
-//! is `roi-id`, which no other region has, of other `lockon` elements of the process neither; of the first of
+//! is `roi-id`, which no other region has, also of other `lockon` elements of the process; in the first of
 //! these it is the track's. A match that is followed has the track's `id` as its `parent_id`. Boxes are cut
-//! off at the frame's borders, and what upstream has put on the buffer stays. Built with the feature `v1_24`,
-//! as `scripts/install-plugin` does where GStreamer is new enough and the headers of its plugins-bad are
+//! off at the frame's borders, and upstream's metadata stays. Built with the feature `v1_24`, as
+//! `scripts/install-plugin` does where GStreamer is new enough and the headers of its plugins-bad are
 //! installed, also analytics metadata: detections, and tracking entries related to them; an entry of a lost
-//! track says so, and has no detection.
+//! track is marked as lost, and has no detection.
 //!
 //! # Behind a detector
 //!
 //! With `track-detections` the regions of interest that upstream has put on frames become tracks, by the
 //! rules of `track-matches`, but at their first sighting; the detector may look at each Nth frame only. With
 //! the feature `v1_24` object detections among analytics metadata do, too. `detection-type` and
-//! `min-detection-score` say which; the score is the field `confidence` of one of a region's parameters, 1
-//! where there is none. A track has the region's type as its `template`.
+//! `min-detection-score` select them; the score is the field `confidence` of one of a region's parameters, 1
+//! if there is none. A track has the region's type as its `template`.
 //!
 //! A detection corrects the track that it lies on: the position of the object's box relative to what the
-//! tracker follows is the mean over the last few detections. One that overlaps its track by less than half
-//! shows that the track has come off; it begins again there, under its number.
+//! tracker follows is the mean over the last few detections. If it overlaps its track by less than half, the
+//! track has lost the object; it begins again there, under its number.
 //!
-//! On a frame whose region it lies on a track has no region of its own: that one gets the parameter
-//! `object_id` with the track's number as `id`, as DL Streamer's trackers do it, and the track's region id if
+//! If a track lies on a region of the frame, it has no region of its own: the existing one gets the parameter
+//! `object_id` with the track's number as `id`, as with DL Streamer's trackers, and the track's region id if
 //! it has none itself. A detection among analytics metadata is related to the track's entry instead of one of
 //! the element's own. Results files have the detections as `detections`.
 //!
 //! # Files
 //!
 //! `results` writes what `lockon run --results` does, records of changed caps and of stalls included; a
-//! pause, or a downstream that takes its time, is no stall. A frame without a PTS gets one there that
-//! continues those before, marked `pts_interpolated`; the frame itself, and its message, are left without. A
-//! file is complete before the end of the stream is pushed. One that fails while frames pass, on a full disk,
-//! is closed with the whole lines that it has: the element warns at once, and frames and other files
-//! continue. To check that a file is complete, look for the `summary` at its end.
+//! pause, or a slow downstream, is no stall. There a frame without a PTS gets one that continues the earlier
+//! ones, marked `pts_interpolated`; the frame itself, and its message, get none. A file is complete before
+//! the end of the stream is pushed. A file that fails while frames pass, on a full disk, is closed with its
+//! complete lines: the element warns at once, and frames and other files continue. To check that a file is
+//! complete, look for the `summary` at its end.
 //!
 //! After the end, a flushing seek begins a new run: frames are counted from 0 again, boxes start again, files
 //! are overwritten. A seek before the end continues the same run.
@@ -142,16 +141,16 @@
 //! | `add-template` | name (string), sample (`GstSample`) | gboolean | searches for the sample's picture, in place of the template with that name |
 //! | `remove-template` | name (string) | gboolean | searches for it no more |
 //!
-//! FALSE means that it was not taken; a warning on the bus says why. A sample has raw pixels in system
-//! memory, or is an encoded picture (`image/png`, `image/jpeg`, `image/bmp`). Its luma plane is taken as it
-//! is where frames of its format are; other YUV is converted to 8 bits, and RGB becomes luma as files do.
-//! Alpha is the mask. `template` lists files alone: a name that one of these signals is given is taken out of
-//! it. What they added is gone after READY.
+//! FALSE means that the element refused it; a warning on the bus has the reason. A sample has raw pixels in
+//! system memory, or is an encoded picture (`image/png`, `image/jpeg`, `image/bmp`). Its luma plane is used
+//! unchanged if that holds for frames of its format; other YUV is converted to 8 bits, and RGB becomes luma
+//! as in files. Alpha is the mask. `template` lists only files: a name given to one of these signals is
+//! removed from it. Templates that they added are gone after READY.
 //!
-//! With `navigation` a box that is dragged in a window downstream is followed too, from the frame that is in
-//! the window on, and a track that is clicked is forgotten.
+//! With `navigation` a box that is dragged in a window downstream is followed too, from the shown frame on,
+//! and a clicked track is forgotten.
 //!
-//! Requests that turn out then to be impossible, such as a box outside of the frame, give a warning on the
+//! Requests that then turn out to be impossible, such as a box outside of the frame, give a warning on the
 //! bus. Each of these changes, those of properties too, is a record of the type `control` in results files;
 //! `control` with such a file repeats them at the same frames, so that the same video has the same results.
 //!

@@ -1,9 +1,9 @@
 //! One run of lockon's engine, from the first frame to the end of the stream, on the element's own thread.
 //!
 //! The engine is plugged between [`Frames`], which takes frames out of the line, and its sinks: the results
-//! files, and after them [`ResultsToLine`], which notes results there. What can be pushed is pushed when the
-//! engine asks for the next frame: by then it has released the last one, so that the buffer is the only one
-//! of its kind again, and drawing on it or adding metadata copies nothing.
+//! files, and after them [`ResultsToLine`], which notes results there. Ready items are pushed when the engine
+//! requests the next frame: by then it has released the last one, so that the buffer is the only one of its
+//! kind again, and drawing on it or adding metadata copies nothing.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -38,14 +38,14 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
         sinks.push(Box::new(ResultsFile { element: element.clone(), file: Some(output::open(path)?) }));
     }
     sinks.push(Box::new(ResultsToLine { element: element.clone() }));
-    // Before a signal can ask: their numbers are taken.
+    // Before a signal can come: their numbers are in use.
     control.repeat(device.orders.clone());
     let _ended = Ended(element);
     let setup = element.imp().work().begin(control)?;
     let depth = element.imp().depth();
     let options = Options { control: control.clone(), depth, ..device.options.clone() };
     let devices = Devices::new(options, device.on_loss, false)?;
-    // Frames that wait for a device which a change asks for stay for longer; frames of a size wait once.
+    // Frames that wait for the device of a change stay longer; frames of a new size wait once.
     let size = Cell::new(None);
     let open = |options: &Options, purpose: &Purpose<'_>| {
         let open = || lockon_run::setup::open(options, purpose);
@@ -76,7 +76,7 @@ pub(super) fn run(element: &super::Lockon, device: &Device, input: &str, control
     outcome
 }
 
-/// Says that the run is over, also where it panics.
+/// Notes the end of the run, also after a panic.
 struct Ended<'a>(&'a super::Lockon);
 
 impl Drop for Ended<'_> {
@@ -97,7 +97,7 @@ struct Frames {
     times: PtsInterpolator,
     mapper: Mapper,
     detected: Detected,
-    /// Time that was spent on pushing, or in PAUSED, where no frame comes.
+    /// Time spent on pushing, or in PAUSED, where no frame comes.
     held_up: Duration,
 }
 
@@ -236,7 +236,7 @@ impl Sink for ResultsFile {
     }
 }
 
-/// The line, where results wait for their turn to be pushed.
+/// The line, in which results wait for their turn.
 struct ResultsToLine {
     element: super::Lockon,
 }

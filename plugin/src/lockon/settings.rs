@@ -1,8 +1,8 @@
-//! The values of the properties, and what they mean to lockon.
+//! The values of the properties, and their meaning for lockon.
 //!
-//! Most properties are fields of lockon's [`Request`], of the same name: what they are called, what they take
-//! and what they do is declared there. `template`, a text, has `templates` beside it, an array; `view`,
-//! `post-messages`, `navigation` and `qos` are the element's own.
+//! Most properties are fields of lockon's [`Request`], of the same name: it declares their names, values and
+//! effects. `template`, a text, has `templates` beside it, an array; `view`, `post-messages`, `navigation`
+//! and `qos` are the element's own.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -22,7 +22,7 @@ use lockon_run::setup::{self, Setup};
 
 use super::choices::{self, PostMessages, View};
 
-/// The properties' values, as they were set. Texts are checked when they are used.
+/// The properties' set values. Texts are checked when they are used.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Settings {
     /// Values of the request's fields, by their names.
@@ -33,7 +33,7 @@ pub(super) struct Settings {
     pub(super) navigates: bool,
     /// Frames in flight on the device, 0 for the usual number. A number, since it is read with each frame.
     depth: u32,
-    /// The stream ends after so many frames, 0 for none, as a number for the same reason.
+    /// Ends the stream after so many frames, 0 for never; a number for the same reason.
     pub(super) max_frames: u64,
 }
 
@@ -51,7 +51,7 @@ impl Default for Settings {
     }
 }
 
-/// Where the work is done: what stays the same until the element is set to READY.
+/// The device: settings that stay the same until the element is set to READY.
 #[derive(Debug, Clone)]
 pub(super) struct Device {
     pub(super) options: Options,
@@ -137,7 +137,7 @@ impl Settings {
         names.filter(|name| Self::is_of_the_search(name) && !self.has_same(name, before)).collect()
     }
 
-    /// Takes the template of that name out of the property, and says whether it was there.
+    /// Removes the template of that name from the property; true if it was there.
     pub(super) fn forget_template(&mut self, name: &str) -> bool {
         let Some(texts) = self.texts.get_mut("template") else { return false };
         let before = texts.len();
@@ -156,7 +156,7 @@ impl Settings {
         Field::of_element().filter(|field| is_controllable(field)).map(|field| field.name)
     }
 
-    /// True of a property that says what a change changes.
+    /// True for a property that a change consists of.
     pub(super) fn is_of_change(property: &str, change: &Change) -> bool {
         match property {
             "template" => !(change.add.is_empty() && change.remove.is_empty()),
@@ -197,7 +197,7 @@ impl Settings {
                 .any(|name| !self.texts(name).is_empty())
     }
 
-    /// Returns the request that the properties make.
+    /// Returns the request of the properties.
     pub(super) fn request(&self) -> Result<Request> {
         let mut request = Request::default();
         for (name, texts) in self.texts.iter().filter(|(_, texts)| !texts.is_empty()) {
@@ -226,7 +226,7 @@ impl Settings {
     }
 }
 
-/// The texts of a value that was set. Empty text sets nothing, and nor does 0 where 0 is no value of its own.
+/// The texts of a set value. Empty text sets nothing, nor does 0 if 0 is not a value.
 fn texts_of(field: &Field, value: &glib::Value) -> Vec<OsString> {
     let number = |text: String| match (field.shape, text.as_str()) {
         (Shape::Maybe, "0") => Vec::new(),
@@ -299,8 +299,8 @@ pub(super) fn properties() -> Vec<glib::ParamSpec> {
 
 /// A field as a property: numbers, switches and choices are of `GObject`'s types, everything else is text.
 ///
-/// Numbers that can be set while frames pass can be controlled, too: each frame is searched with what is due
-/// at its time.
+/// Numbers that can be set while frames pass can be controlled, too: each frame is searched with the values
+/// that are due at its time.
 fn property(field: &'static Field) -> glib::ParamSpec {
     let mut nick = field.name.replace('-', " ");
     nick[..1].make_ascii_uppercase();
@@ -364,7 +364,7 @@ fn property(field: &'static Field) -> glib::ParamSpec {
     }
 }
 
-/// True of numbers that can be set while frames pass.
+/// True for numbers that can be set while frames pass.
 fn is_controllable(field: &Field) -> bool {
     field.spec.element == InElement::Playing && field.number != Number::No
 }

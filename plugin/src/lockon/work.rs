@@ -1,11 +1,10 @@
-//! The work on frames: the setup that a run begins with, and the changes since.
+//! The work on frames: the setup at the start of a run, and the changes since.
 //!
-//! Properties and signals that change the search while frames pass are orders to the run. Whether one can be
-//! done is known only when a device is opened for it, so the settings that hold are kept until then, to go
-//! back to.
+//! Properties and signals that change the search while frames pass are orders to the run. Only opening a
+//! device shows whether one can be done, so the current settings are kept until then.
 //!
-//! Changes made before a run began are orders too, at its first frame: so a results file has all that it
-//! takes to repeat the run with the properties that the element had on its way to PAUSED.
+//! Changes made before a run began are orders too, at its first frame: so a results file, with the properties
+//! that the element had on its way to PAUSED, is enough to repeat the run.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use lockon_run::setup::Setup;
 
 use super::settings::Settings;
 
-/// There from READY to PAUSED until back.
+/// Present from READY to PAUSED until back.
 #[derive(Default)]
 pub(super) struct Work {
     /// The setup requested on the way to PAUSED, and its settings.
@@ -30,16 +29,16 @@ pub(super) struct Work {
     held: Settings,
     /// ...and the last requested settings.
     asked: Settings,
-    /// Changes that were not answered yet, oldest first.
+    /// Changes without an answer yet, oldest first.
     waiting: VecDeque<PendingChange>,
-    /// Changes that turned out to be impossible when the run was over already.
+    /// Changes that turned out to be impossible after the end of the run.
     refused: Vec<Refused>,
 }
 
 /// A requested change without an answer yet.
 struct PendingChange {
     change: Change,
-    /// The properties that it stands for, and the settings that have their values.
+    /// Its properties, and the settings with their values.
     properties: Vec<&'static str>,
     settings: Settings,
     reply: Reply,
@@ -48,7 +47,7 @@ struct PendingChange {
 /// A change that was refused.
 pub(super) struct Refused {
     pub(super) error: Error,
-    /// The properties that are to have their values of `held` again, and the settings that were refused.
+    /// The properties that must get their values of `held` back, and the refused settings.
     pub(super) properties: Vec<&'static str>,
     pub(super) settings: Settings,
     pub(super) held: Settings,
@@ -61,16 +60,16 @@ impl Work {
         Self { first: (setup, settings), search, held, asked, ..Self::default() }
     }
 
-    /// The settings that were asked for last.
+    /// The last requested settings.
     pub(super) fn asked(&self) -> &Settings {
         &self.asked
     }
 
-    /// Begins a run and returns its setup. The run takes orders from now on; the changes since PAUSED are its
-    /// first orders.
+    /// Begins a run and returns its setup. The run accepts orders from now on; the changes since PAUSED are
+    /// its first orders.
     ///
     /// # Errors
-    /// `Order` if it takes none.
+    /// `Order` if it accepts none.
     pub(super) fn begin(&mut self, control: &Control) -> Result<Setup> {
         let (mut setup, settings) = self.first.clone();
         setup.search = Arc::new(setup.search.for_another_run());
@@ -79,7 +78,7 @@ impl Work {
         self.search = setup.search.clone();
         let now = std::mem::replace(&mut self.held, settings);
         let changed = now.changed_since(&self.held);
-        // Each is refused alone if it cannot be done.
+        // If one cannot be done, only that one is refused.
         for change in change.parts() {
             let is_of_it = |property: &&str| Settings::is_of_change(property, &change);
             let properties = changed.iter().copied().filter(is_of_it).collect();
@@ -89,8 +88,7 @@ impl Work {
         Ok(setup)
     }
 
-    /// Ends the run. Requests that it did not come to are left to the next run. Returns those that cannot be
-    /// done.
+    /// Ends the run. Unfinished requests are left to the next run. Returns those that cannot be done.
     pub(super) fn end(&mut self) -> Vec<Refused> {
         self.hold_what_waits();
         std::mem::take(&mut self.refused)
@@ -105,11 +103,11 @@ impl Work {
         }
     }
 
-    /// Asks for a change that gives `properties` their values of `settings`: a change of the run, or of its
-    /// beginning if there is no run yet.
+    /// Requests a change of `properties` to their values in `settings`: during the run, or for its start if
+    /// there is no run yet.
     ///
     /// # Errors
-    /// Why it cannot be asked for, or cannot be done. Nothing has changed then.
+    /// The reason why it cannot be requested or done. Then nothing has changed.
     pub(super) fn ask(
         &mut self,
         control: &Control,
@@ -137,7 +135,7 @@ impl Work {
         Ok(())
     }
 
-    /// Takes the run's answer to the oldest order. Returns the order if it was refused.
+    /// Handles the run's answer to the oldest order. Returns the order if it was refused.
     pub(super) fn hear(&mut self) -> Option<Refused> {
         let answer = self.waiting.front()?.reply.poll()?;
         let PendingChange { change, properties, settings, .. } = self.waiting.pop_front()?;
@@ -149,7 +147,7 @@ impl Work {
     }
 
     fn refuse(&mut self, error: Error, properties: Vec<&'static str>, settings: Settings) -> Refused {
-        // Properties that were set again since have values whose answer is still open.
+        // Properties that were set again since then still wait for their answer.
         let properties: Vec<_> =
             properties.into_iter().filter(|property| self.asked.has_same(property, &settings)).collect();
         for property in &properties {

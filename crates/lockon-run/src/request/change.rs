@@ -6,9 +6,8 @@ use lockon_core::change::Change;
 use lockon_core::error::Result;
 
 impl Request {
-    /// Returns the change from the search of `before` to this request's, as one order. Templates that are
-    /// named in both, one after the other from the first on, are not read again: a file may be gone by now,
-    /// or be another.
+    /// Returns the change from the search of `before` to this request's, as one order. Templates at the
+    /// beginning of both lists that are equal are not read again: a file may be gone by now, or replaced.
     ///
     /// # Errors
     /// As [`setup::load_templates`] and [`setup::check_device`].

@@ -17,7 +17,7 @@ use lockon_gst::sink::{self, Numbered, VideoSink};
 use lockon_gst::source::{CameraMode, DEFAULT_JITTER_MS, Decoder, Input, SourceSpec};
 
 impl Request {
-    /// Refuses what cannot mean anything, before any file but a login's is touched.
+    /// Refuses requests without a meaning, before any file except a login's is opened.
     ///
     /// # Errors
     /// `Usage` or `Value`, which name the option; `Launch` if pipeline text is wrong; `File` if the login
@@ -118,7 +118,7 @@ impl Request {
         Ok(self.receivers()?.into_iter().filter_map(topic).collect())
     }
 
-    /// Refuses a run in which nothing is ever found, unless a program gives it orders.
+    /// Refuses a run that can find nothing, unless a program gives it orders.
     ///
     /// # Errors
     /// `Usage`.
@@ -143,7 +143,7 @@ impl Request {
         Err(Error::Usage(text.into()))
     }
 
-    /// Ranges, and what the declarations say about fields that need or exclude each other.
+    /// Checks ranges, and the declarations of fields that need or exclude each other.
     fn check_fields(&self) -> Result<()> {
         for field in FIELDS.iter().filter(|field| field.is_set(self)) {
             let texts = field.texts(self);
@@ -248,7 +248,7 @@ impl Request {
         self.rolling().keeps_files() && self.results.iter().any(|name| Path::new(name) == path)
     }
 
-    /// The files that are written, and those there that numbered pictures and clips of --cut may replace.
+    /// The files that are written, and existing ones that numbered pictures and clips of --cut may replace.
     pub fn files_at_risk(&self) -> Vec<PathBuf> {
         let clips = self.cut.iter().flat_map(|pattern| clips::existing(pattern));
         let files = self.output_files().into_iter().filter(|path| !self.continues(path));
@@ -267,10 +267,10 @@ impl Request {
         is_asked && has_gpu()
     }
 
-    /// Where the video comes from.
+    /// The input of the video.
     ///
     /// # Errors
-    /// `Usage` if nothing is said of it; `Launch` if pipeline text is wrong.
+    /// `Usage` if there is none; `Launch` if pipeline text is wrong.
     pub fn parsed_input(&self) -> Result<Input> {
         match (&self.source, &self.input) {
             (Some(text), _) => Ok(Input::Launch(Launch::user("--source", text)?.with_appsink())),

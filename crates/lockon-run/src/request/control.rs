@@ -17,7 +17,7 @@ use lockon_core::orders::Repeated;
 /// pixels, each of up to 11 MB as text.
 const MAX_LINE: u64 = if cfg!(test) { 1 << 20 } else { 256 << 20 };
 
-/// The keys that decide how a line is read.
+/// The keys that decide the meaning of a line.
 #[derive(Deserialize)]
 struct Line {
     #[serde(rename = "type")]
@@ -28,7 +28,7 @@ struct Line {
 
 /// A line of a results file.
 enum Found {
-    /// The `run` record; whether it says when the run started.
+    /// The `run` record, and whether it has the start time.
     Run {
         is_timed: bool,
     },
@@ -135,7 +135,7 @@ fn of_file(path: &Path, what: &str) -> Error {
     Error::Settings(Message::new("{}: ", [file]).followed_by(what))
 }
 
-/// Reads a line of a results file. The error says what the line is.
+/// Reads a line of a results file. The error describes the line.
 fn found(text: &[u8]) -> std::result::Result<Found, String> {
     if !(text.starts_with(b"{") && text.ends_with(b"}")) {
         return Err("is no JSON object".into());
@@ -157,7 +157,7 @@ fn found(text: &[u8]) -> std::result::Result<Found, String> {
 }
 
 /// False for nearly all lines of a long file, without parsing them. True for every order and `run` record:
-/// its type or its `order` is in the line as it is, or written with an escape.
+/// its type or its `order` is in the line, plain or with an escape.
 fn may_matter(text: &str) -> bool {
     ["\"control\"", "\"order\"", "\"run\"", "\\u"].into_iter().any(|mark| text.contains(mark))
 }
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(frames(&format!("{first}{torn}{}", second.replace(':', " : "))), [3]);
         // Files of one run, one after the other: --rotate repeats its `run` record.
         assert_eq!(frames(&format!("{first}{}{}", run(1000), control(9))), [5, 7, 9]);
-        // Other writers' records may be equal though the runs are not.
+        // Records of other writers may be equal although the runs differ.
         let bare = "{\"type\":\"run\"}\n";
         assert_eq!(frames(&format!("{bare}{}{bare}{}", control(5), control(2))), [2]);
     }

@@ -17,7 +17,7 @@ use lockon_gst::source::{Input, SourceSpec, VideoSource};
 const SEPARATOR: &str = ";";
 
 impl Field {
-    /// All that the element has as properties.
+    /// All fields that the element has as properties.
     pub fn of_element() -> impl Iterator<Item = &'static Self> {
         FIELDS.iter().filter(|field| field.spec.element != InElement::No)
     }
@@ -39,8 +39,7 @@ impl Field {
 }
 
 impl Request {
-    /// The request that properties of the element ask for, each a name and its text. An empty text sets
-    /// nothing.
+    /// The request of the element's properties, each a name and its text. An empty text sets nothing.
     ///
     /// # Errors
     /// `Usage` if there is no such property; `Value` if a text is none of its values.
@@ -62,7 +61,7 @@ impl Request {
     /// The element's properties that are set, with their texts.
     ///
     /// # Errors
-    /// `Usage` if a text has a semicolon, which would part it.
+    /// `Usage` if a text has a semicolon, which would split it.
     pub fn properties(&self) -> Result<Vec<(&'static str, String)>> {
         let mut properties = Vec::new();
         for field in Field::of_element().filter(|field| field.is_set(self)) {
@@ -138,7 +137,7 @@ impl Request {
         let is_real_time = spec.is_real_time()?;
         let is_live = spec.live.unwrap_or(is_real_time);
         if is_live {
-            // A source that does not come at its own pace is paced here, as the program does.
+            // A source without a pace of its own is paced here, as in the program.
             let paced = if is_real_time { "" } else { "clocksync ! " };
             let newest = "queue leaky=downstream max-size-buffers=1 max-size-bytes=0 max-size-time=0";
             source.insert_before("frames", &format!("{paced}{newest}"))?;
@@ -146,7 +145,7 @@ impl Request {
         self.warn_of_what_the_element_cannot(spec);
         let mut properties = self.properties()?;
         if !is_live {
-            // Where no frame may be dropped, a sink's reports of late frames are ignored.
+            // If no frame may be dropped, a sink's reports of late frames are ignored.
             properties.push(("qos", "false".into()));
         }
         match self.shown_view() {

@@ -61,7 +61,7 @@ impl Request {
         Self::from_json_over(text, &Self::default())
     }
 
-    /// Reads JSON; what has no key in it is as in `base`.
+    /// Reads JSON; fields without a key keep their values of `base`.
     ///
     /// # Errors
     /// `Usage`, with the place.
@@ -79,7 +79,7 @@ impl Request {
         toml::to_string(self).map_err(|error| Error::Usage(error.to_string()))
     }
 
-    /// The request as JSON in one line, as lists of videos have it.
+    /// The request as JSON in one line, for lists of videos.
     ///
     /// # Errors
     /// `Usage` if a name in it is not UTF-8.
@@ -87,8 +87,8 @@ impl Request {
         serde_json::to_string(self).map_err(|error| Error::Usage(error.to_string()))
     }
 
-    /// The request without passwords in addresses and in pipeline text, and without paths of receivers in the
-    /// web, as it may be shown; and whether it had any.
+    /// The request without passwords in addresses and in pipeline text, and without paths of web receivers,
+    /// for display; and whether it had any.
     #[must_use]
     pub fn without_secrets(&self) -> (Self, bool) {
         let mut open = self.clone();
@@ -145,7 +145,7 @@ impl Serialize for Request {
     }
 }
 
-/// A value behind a key.
+/// The value of a key.
 struct Given(Vec<OsString>);
 
 impl<'de> Deserialize<'de> for Given {

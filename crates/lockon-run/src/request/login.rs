@@ -5,13 +5,13 @@ use std::path::Path;
 use lockon_core::error::{Error, Result};
 use lockon_gst::source::{Input, Login};
 
-/// The variable that may have them where no file is named.
+/// The variable that may contain them if no file is named.
 const VARIABLE: &str = "LOCKON_CREDENTIALS";
 
-/// User and password for the server of an input, from the file that was named or from the environment.
+/// User and password for the server of an input, from the named file or from the environment.
 ///
 /// # Errors
-/// `Usage` if a file is named and there is no server to give it to, and those of [`Login::read`].
+/// `Usage` if a file is named but there is no server for it, and the errors of [`Login::read`].
 pub fn login(credentials: Option<&Path>, input: &Input) -> Result<Option<Login>> {
     let is_network = matches!(input, Input::Uri(_)) && input.file().is_none();
     let has_server = is_network || matches!(input, Input::Launch(_));

@@ -1,8 +1,8 @@
-//! Everything that can be asked of a run, as plain data.
+//! All options of a run, as plain data.
 //!
-//! Each thing that can be asked for is declared once, below: its type, which has the text form, its default,
-//! its range, its help, and where else it can be set. The command line, `--help`, the element's properties,
-//! `--as-element` and job files are made from these declarations; [`FIELDS`] is what they read.
+//! Each option is declared once, below: its type, which has the text form, its default, its range, its help,
+//! and the other places where it can be set. The command line, `--help`, the element's properties,
+//! `--as-element` and job files are made from these declarations, through [`FIELDS`].
 //!
 //! ```
 //! use lockon_run::request::Request;
@@ -68,7 +68,7 @@ const SEARCH: Spec =
 const OUTPUT: Spec = Spec { group: "Output", ..SPEC };
 const HOW: Spec = Spec { group: "How", ..SPEC };
 
-/// Most threads.
+/// Maximum threads.
 const MOST_THREADS: f64 = 1024.0;
 
 request! {
@@ -120,7 +120,7 @@ request! {
     threshold: Option<ThresholdSpec> = None,
         Spec { value: "METHOD:BLOCK:VALUE[:inv]", element: InElement::Playing, ..TO_DO };
     /// Luma that is searched and thresholded: as-is (as decoded) or full (limited-range video, 16 to 235, is
-    /// expanded to 0 to 255, so that it gives what full-range video and pictures give)
+    /// expanded to 0 to 255, so that it gives the results of full-range video and pictures)
     range: LumaRange = LumaRange::default(),
         Spec { value: "RANGE", offers: &["as-is", "full"], element: InElement::Ready, decides: Decides::FoundIfSet, ..TO_DO };
 
@@ -306,7 +306,7 @@ request! {
 }
 
 impl Request {
-    /// The detections that are followed.
+    /// The detections to follow.
     pub fn detections(&self) -> Option<DetectionFilter> {
         self.track_detections.then(|| DetectionFilter {
             labels: self.detection_type.clone(),
@@ -322,7 +322,7 @@ impl Request {
         Ok(Self { input: Some(InputText::new(input.as_ref())?), ..Self::default() })
     }
 
-    /// The words that ask for it behind `lockon run`.
+    /// The words of it after `lockon run`.
     pub fn words(&self) -> Vec<OsString> {
         let mut words = Vec::new();
         for field in FIELDS.iter().filter(|field| field.is_set(self)) {
@@ -342,7 +342,7 @@ impl Request {
         words
     }
 
-    /// The command that asks for it, as records show it.
+    /// The command line of it, for records.
     pub fn command_line(&self) -> Vec<String> {
         let words = self.words().into_iter().map(|word| word.to_string_lossy().into_owned());
         ["lockon", "run"].map(str::to_owned).into_iter().chain(words).collect()
@@ -363,7 +363,7 @@ impl Request {
         for field in FIELDS.iter().filter(decides) {
             match (field.name, &self.control) {
                 ("template", _) => {}
-                // Its contents count, not its name. A pipe was read already, for the run.
+                // The file's content counts, not its name. A pipe was read already, for the run.
                 ("control", Some(path)) if path.is_file() => {
                     let orders = std::fs::read(path).map(Sha256::digest).unwrap_or_default();
                     hash.update(format!("control={}\0", text::hexadecimal(&orders)));
@@ -381,8 +381,7 @@ impl Request {
         text::hexadecimal(&hash.finalize())
     }
 
-    /// The view that outputs show: where nothing is searched or followed, the picture itself would show
-    /// nothing of the results.
+    /// The view of outputs: if nothing is searched or followed, the picture itself would show no results.
     pub fn shown_view(&self) -> View {
         let thresholds_only =
             self.threshold.is_some() && self.template.is_empty() && self.track.is_empty() && !self.pick;

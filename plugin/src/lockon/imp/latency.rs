@@ -16,7 +16,7 @@ impl Lockon {
         if !self.is_live.load(Ordering::Relaxed) {
             return;
         }
-        // A sink that waits for the clock holds up what comes after; that is its time, not ours.
+        // A sink that waits for the clock delays the next frames; that time is not ours.
         let excluded = self.excluded.total().saturating_sub(excluded);
         let stay = arrived.elapsed().saturating_sub(excluded);
         let room = self.room();
@@ -30,7 +30,7 @@ impl Lockon {
         }
     }
 
-    /// Most frames that are inside.
+    /// Maximum frames inside.
     pub(super) fn room(&self) -> u64 {
         (WAITING + self.depth()) as u64
     }

@@ -1,4 +1,4 @@
-//! Announces caps of the frames to downstream, with or without pictures that lie over them.
+//! Announces caps of the frames to downstream, with or without pictures over them.
 
 use gst::prelude::*;
 use gst::subclass::prelude::*;
@@ -7,7 +7,7 @@ use super::super::line::Layout;
 use super::super::{CAT, View};
 use super::{Lockon, lock};
 
-/// The caps feature of frames that carry pictures which are to be laid over them.
+/// The caps feature of frames with pictures to lay over them.
 pub(super) const FEATURE: &str = "meta:GstVideoOverlayComposition";
 
 /// The last announcement to downstream.
@@ -15,7 +15,7 @@ pub(super) const FEATURE: &str = "meta:GstVideoOverlayComposition";
 pub(super) struct Outlet {
     /// Whether pictures over frames were wanted then; `None` before the first announcement.
     is_wanted: Option<bool>,
-    /// Downstream lays the pictures that frames carry over them.
+    /// True if downstream lays the pictures over their frames.
     has_layers: bool,
 }
 
@@ -27,7 +27,7 @@ impl Lockon {
         let is_wanted = lock(&self.settings).view == View::Composition;
         let has_layers = is_wanted && self.announce_layers(caps);
         if !has_layers && self.srcpad.current_caps().as_ref() != Some(caps) {
-            // Downstream that does not take them answers the next frame.
+            // If downstream does not accept them, it refuses the next frame.
             let _ = self.srcpad.push_event(gst::event::Caps::new(caps));
         }
         if is_wanted && !has_layers {
@@ -59,8 +59,8 @@ impl Lockon {
         lays_them || self.srcpad.peer_query_caps(Some(caps)).is_empty()
     }
 
-    /// Answers what caps can pass a pad, where pictures over frames are wanted: what comes in without them can
-    /// go out with them. False if they are not wanted, or it asks for something else.
+    /// Answers a query for the caps of a pad, if pictures over frames are wanted: frames that come without
+    /// them can leave with them. False if they are not wanted, or for another query.
     pub(super) fn answer_with_layers(&self, pad: &gst::Pad, query: &mut gst::QueryRef) -> bool {
         let is_wanted = || lock(&self.settings).view == View::Composition;
         match query.view_mut() {
@@ -97,7 +97,7 @@ impl Lockon {
     }
 
     /// Announces the caps again, in front of a frame, if the view was changed or downstream has asked for it.
-    /// True if the frame is to carry what is drawn.
+    /// True if the frame must carry the drawing.
     pub(super) fn has_layers(&self, view: View, layout: &Layout) -> bool {
         let is_wanted = view == View::Composition;
         let is_told = lock(&self.outlet).is_wanted == Some(is_wanted);

@@ -1,4 +1,4 @@
-//! Action signals: what an application asks of the element while frames pass.
+//! Action signals: orders of an application while frames pass.
 
 use gst::glib;
 use gst::glib::subclass::Signal;
@@ -95,7 +95,7 @@ fn rect(numbers: &[u32]) -> Rect {
     Rect::new(number(0), number(1), number(2), number(3))
 }
 
-/// Gives the current run an order. A refused order is reported on the bus.
+/// Gives an order to the current run. A refused order is reported on the bus.
 fn ask(args: &[glib::Value], order: impl FnOnce(&Control, &[u32]) -> Result<Reply>) -> Option<Reply> {
     let element = args[0].get::<Element>().expect("a signal's first argument is its element");
     let number = |value: &glib::Value| value.get::<u32>().expect("GObject has checked the type");

@@ -1,4 +1,4 @@
-//! The sink pad: what upstream sends goes into the line, on upstream's thread.
+//! The sink pad: puts upstream's frames and events into the line, on upstream's thread.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -60,7 +60,7 @@ impl Lockon {
         flow
     }
 
-    /// True if the sink has said that frames of this time come too late to be shown.
+    /// True if the sink has reported that frames of this time come too late.
     fn is_late(&self, times: &BufferTimes) -> bool {
         let earliest = self.earliest.load(Ordering::Relaxed);
         let is_late = earliest > 0 && times.running_time.is_some_and(|time| time.nseconds() <= earliest);
@@ -124,7 +124,7 @@ impl Lockon {
                     let duration = frame_duration(&layout);
                     lock(&self.input).layout = Some(layout);
                     if lock(&self.stay).set_frame(duration) {
-                        // A live pipeline asks for latencies before its frames' rate is known.
+                        // A live pipeline queries latencies before its frames' rate is known.
                         self.ask_for_latency();
                     }
                     self.line.put_event(event)
@@ -154,7 +154,8 @@ impl Lockon {
         }
         let is_answered = self.srcpad.peer_query(query);
         match query.view_mut() {
-            // Frames are neither converted nor copied here, so what downstream can take upstream can make.
+            // Frames are neither converted nor copied here, so upstream may send everything that downstream
+            // accepts.
             gst::QueryViewMut::Allocation(allocation) => {
                 if !is_answered {
                     return false;
@@ -186,11 +187,11 @@ impl Lockon {
     }
 }
 
-/// How long a frame is shown, where the rate is known.
+/// The duration of a frame, if the rate is known.
 fn frame_duration(layout: &Layout) -> Option<gst::ClockTime> {
     let (frames, seconds) = layout.format.frame_rate;
     let (frames, seconds) = (u64::try_from(frames).ok()?, u64::try_from(seconds).ok()?);
-    // A rate of 0 is a rate that varies.
+    // A rate of 0 means a varying rate.
     (frames > 0).then(|| gst::ClockTime::SECOND.mul_div_round(seconds, frames)).flatten()
 }
 
