@@ -1,12 +1,12 @@
 //! A clip of the video for each appearance of a template or track (`--cut`).
 //!
-//! From a file that can be seeked, whose video the container holds as it is, packets are copied: a clip
+//! From a file that can be seeked, with a codec that the container supports, packets are copied: a clip
 //! begins at the last key frame that is not after its place, and nothing is encoded again. A thread does that
 //! from the file's own bytes when an appearance has ended. From everything else, or if exact clips or hidden
 //! parts were asked for, clips are encoded from the frames of the run. For that the last frames are kept in
 //! memory, as many as the padding and the gap need.
 //!
-//! Clips replace only files that existed when the run began and are as they were then, which `-y` allows.
+//! With `-y` clips replace files, but only files that existed when the run began and have not changed since.
 //! They skip the numbers of other files. A name is reserved while its clip is written: a new file is created
 //! at once, and the file is locked, so two runs of one pattern write different files.
 
@@ -34,13 +34,13 @@ use lockon_core::results::{FrameRecord, RunRecord, Summary};
 use lockon_core::surface::Surface;
 use lockon_core::text;
 
-/// Clips that are encoded at once; more would leave no processor time for the search.
+/// Maximum clips encoded at once; more would leave no processor time for the search.
 const MOST_AT_ONCE: usize = 8;
 
 /// Bytes of frames kept for clips that may begin or continue.
 const MOST_KEPT: usize = 1 << 30;
 
-/// Encoders that may complete their files while others begin.
+/// Maximum encoders that complete their files while others begin.
 const MOST_ENDING: usize = 8;
 
 /// The names and contents of clips.
@@ -50,15 +50,15 @@ pub struct ClipSpec {
     pub pattern: String,
     /// Time before and after each appearance.
     pub padding: TimeSpan,
-    /// The file that is copied from; none if clips are encoded from frames.
+    /// The file to copy from; `None` if clips are encoded from frames.
     pub file: Option<PathBuf>,
-    /// The file whose sound clips get.
+    /// The file with the clips' sound.
     pub sound: Option<PathBuf>,
-    /// Follows the parts that are hidden in encoded clips through all frames.
+    /// Follows hidden parts of encoded clips through all frames.
     pub hiding: Hiding,
 }
 
-/// Refuses names that cannot be those of several clips.
+/// Refuses names that cannot belong to several clips.
 ///
 /// # Errors
 /// `Value`.
@@ -81,7 +81,7 @@ pub fn check(pattern: &str) -> Result<()> {
     crate::sink::file_launch(Path::new(pattern), Codec::Auto).map(|_| ())
 }
 
-/// The first word in braces that stands for nothing.
+/// The first unknown word in braces.
 fn unknown_word(pattern: &str) -> Option<&str> {
     let words = pattern.match_indices('{').filter_map(|(at, _)| {
         let length = pattern[at..].find('}')?;
@@ -94,7 +94,7 @@ fn unknown_word(pattern: &str) -> Option<&str> {
     words.filter(is_word).find(|word| !known.contains(word))
 }
 
-/// The files there that have names of such clips.
+/// Existing files with names of such clips.
 pub fn existing(pattern: &str) -> Vec<PathBuf> {
     let path = Path::new(pattern);
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Vec::new() };
@@ -108,7 +108,7 @@ pub fn existing(pattern: &str) -> Vec<PathBuf> {
     found
 }
 
-/// True if a name is one of a pattern's: any text for `{name}`, a number for `{n}`.
+/// True if a name matches a pattern: any text for `{name}`, a number for `{n}`.
 fn is_of(pattern: &str, name: &str) -> bool {
     let Some(at) = pattern.find('{') else { return pattern == name };
     let (front, rest) = pattern.split_at(at);
@@ -157,14 +157,14 @@ struct Kept {
     ns: u64,
     frame: Frame,
     record: Arc<FrameRecord>,
-    /// Found at once: a clip that begins while a track is lost has no frame in which it was sure.
+    /// Determined at once: a clip that begins while a track is lost has no frame in which it was sure.
     hidden: Vec<Hidden>,
 }
 
 /// A clip that is being encoded.
 struct Clip {
     appearance: Appearance,
-    /// The time of the last frame that belongs to it, as far as that is known.
+    /// The time of its last frame, if known.
     limit_ns: u64,
     /// The number of the first frame that was not passed on yet.
     next: u64,
@@ -196,7 +196,7 @@ struct Names {
     written: Vec<PathBuf>,
 }
 
-/// When a file was last changed, or the link that it is, and its length.
+/// The time of a file's (or link's) last change, and its length.
 type Seen = (SystemTime, u64);
 
 /// The file of a clip, reserved as long as this exists. Removes a file that it created and that stayed empty.
@@ -233,7 +233,7 @@ impl Names {
         let number = self.numbers.entry(key).or_default();
         loop {
             *number += 1;
-            // One after the other: a name may have braces of its own.
+            // One by one: a name may have braces of its own.
             let (front, rest) = self.pattern.split_once("{n}").expect("checked when it was opened");
             let part = |text: &str| text.replace("{name}", &name);
             let path = PathBuf::from(format!("{}{number}{}", part(front), part(rest)));
@@ -255,8 +255,8 @@ fn seen(path: &Path) -> Option<Seen> {
 }
 
 impl Reservation {
-    /// Reserves a file, a new one or one that may be replaced; `None` if it is another's. What prevents
-    /// writing there is left to the writer, which has the words for it.
+    /// Reserves a file, a new one or one that may be replaced; `None` if it belongs to another program. The
+    /// writer reports other errors.
     fn take(path: &Path, may_be_replaced: bool) -> Option<Self> {
         let mut options = File::options();
         options.write(true);
@@ -413,7 +413,7 @@ impl Clips {
                 clip.limit_ns = limit_ns;
                 continue;
             }
-            // Only appearances that begin in this frame have no clip yet, or those that found no room.
+            // Only appearances that begin in this frame, or that found no room, have no clip yet.
             let start_ns = appearance.start.pts_ns.unwrap_or(appearance.start.frame * self.interval_ns);
             if start_ns != now_ns || appearance.frames != 1 {
                 continue;
@@ -452,13 +452,13 @@ impl Clips {
         Ok((sink, reservation))
     }
 
-    /// Reports the error of a clip. The first one is the run's.
+    /// Reports the error of a clip. The first one becomes the run's error.
     fn fail(&mut self, error: Error) {
         tracing::error!("{error}");
         self.failed.get_or_insert(error);
     }
 
-    /// Hands the frames over that belong to clips, and ends those that are over or have failed.
+    /// Passes frames to their clips, and ends clips that are over or have failed.
     fn hand_over(&mut self, now_ns: u64) {
         let mut open = Vec::with_capacity(self.open.len());
         for mut clip in std::mem::take(&mut self.open) {
@@ -503,7 +503,7 @@ impl Clips {
 }
 
 impl Clip {
-    /// Hands the kept frames over that belong to the clip and are new to it.
+    /// Passes the kept frames to the clip that are new to it.
     fn catch_up(&mut self, kept: &VecDeque<Kept>) -> Result<()> {
         let next = self.next;
         let new = kept.iter().filter(|kept| kept.frame.meta.index >= next);
@@ -710,7 +710,7 @@ mod tests {
             places.iter().map(|reservation| &reservation.path).collect();
         assert_eq!(paths.len(), 80);
         let mut names = Names::of(&pattern);
-        // A file that has changed since the run began is another's.
+        // A file that has changed since the run began belongs to another program.
         std::fs::write(&places[0].path, "whole").unwrap();
         drop(places);
         assert_eq!(existing(&pattern).len(), 1);

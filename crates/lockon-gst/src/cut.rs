@@ -82,7 +82,7 @@ impl Reading {
         reading.packet().map(|_| reading)
     }
 
-    /// Returns the next packet. The sink has room for one, and a packet from before a seek is thrown away.
+    /// Returns the next packet. The sink has room for one, and a packet from before a seek is dropped.
     fn packet(&self) -> Option<gst::Sample> {
         self.sink.try_pull_sample(gst::ClockTime::try_from(PATIENCE).ok())
     }

@@ -12,7 +12,7 @@ use lockon_core::results::Detection;
 pub struct DetectionFilter {
     /// Their classes, as the detector names them; all if none is named.
     pub labels: Vec<String>,
-    /// The least score.
+    /// The minimum score.
     pub min_score: f64,
 }
 
@@ -31,9 +31,8 @@ impl DetectionFilter {
 /// The detections that lie on a buffer, cut off at the frame's borders.
 ///
 /// Regions of interest, whose type is the class; the score is the field `confidence` of one of the region's
-/// parameters, as DL Streamer has it, 1 where there is none. Then, with the feature `v1_24`, the object
-/// detections among analytics metadata that are not there as a region too. Those of lockon's own elements are
-/// left out.
+/// parameters, as in DL Streamer, 1 if there is none. Then, with the feature `v1_24`, the object detections
+/// among analytics metadata that have no region. Detections of lockon's own elements are left out.
 pub fn of(buffer: &gst::BufferRef, wanted: &DetectionFilter, frame: Size) -> Vec<Detection> {
     let mut found = Vec::new();
     for region in buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>() {
@@ -64,7 +63,7 @@ pub mod analytics {
     /// An object detection among a buffer's analytics metadata.
     #[derive(Debug, Clone)]
     pub struct Entry {
-        /// By which relations name it.
+        /// Its number in relations.
         pub id: u32,
         /// The class.
         pub label: String,
@@ -122,7 +121,7 @@ impl Detected {
         Self { wanted, waiting: VecDeque::new() }
     }
 
-    /// A frame passes.
+    /// Collects the detections of a passing frame.
     pub fn see(&mut self, index: u64, buffer: &gst::BufferRef, frame: Size) {
         let Some(wanted) = &self.wanted else { return };
         let found = of(buffer, wanted, frame);
@@ -131,7 +130,7 @@ impl Detected {
         }
     }
 
-    /// Adds the detections of a frame. Detections of frames before it are forgotten.
+    /// Adds the detections of a frame. Removes detections of earlier frames.
     pub fn take(&mut self, frame: u64, found: &mut Vec<Detection>) {
         while self.waiting.front().is_some_and(|(index, _)| *index <= frame) {
             let next = self.waiting.pop_front();

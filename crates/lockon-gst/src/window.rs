@@ -1,7 +1,7 @@
 //! The window of an output: mouse and keys in it, and its title.
 //!
 //! GStreamer's video outputs report keys and the mouse as navigation events, which travel upstream; elements
-//! that scale the picture on the way turn places in the window into places in it. They report a closed window
+//! that scale the picture convert places in the window to places in the picture. They report a closed window
 //! as an error, which [`launch`] sorts out.
 
 use std::sync::{Arc, Mutex};
@@ -14,8 +14,7 @@ use lockon_core::frame::{Rect, Size};
 use lockon_core::locks::lock;
 use lockon_core::results::{FrameRecord, Track};
 
-/// An action of the user in a window. Places are in pixels of the frames that it shows, and may lie beside
-/// them.
+/// An action of the user in a window. Places are in pixels of the shown frames, and may lie outside of them.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Action {
     /// A key went down, or is held and repeats: its name in X11, such as `q`, `Escape`, `Left`.
@@ -59,7 +58,7 @@ pub(super) fn watch(appsrc: &gst_app::AppSrc, hear: impl Fn(Action) + Send + Syn
         match action {
             Some(action) => {
                 launch::guarded(pad, (), || hear(action));
-                // It has arrived: the output need not report it on the bus too.
+                // It was handled: the output need not report it on the bus too.
                 gst::PadProbeReturn::Handled
             }
             None => gst::PadProbeReturn::Ok,
@@ -71,10 +70,10 @@ pub(super) fn watch(appsrc: &gst_app::AppSrc, hear: impl Fn(Action) + Send + Syn
 /// searched one.
 pub const KEPT: usize = 16;
 
-/// A box whose sides are shorter, in pixels, was a click.
+/// A box with shorter sides, in pixels, was a click.
 const LEAST_SIDE: f64 = 4.0;
 
-/// Steers a run from the window in which it is watched.
+/// Controls a run from its window.
 ///
 /// Keys are those of video players: `q` and Escape end the run, space pauses and resumes it, `.` steps by one
 /// frame. A box that is dragged is followed, a track that is clicked is forgotten.
@@ -85,7 +84,7 @@ pub struct Steering {
     drag: Mutex<Option<Drag>>,
 }
 
-/// From where to where the mouse was moved with its button down.
+/// The mouse's path with its button down: first and last place.
 #[derive(Debug, Clone, Copy)]
 struct Drag {
     from: (f64, f64),
@@ -98,7 +97,7 @@ impl Steering {
         Self { control, shown: Mutex::default(), drag: Mutex::default() }
     }
 
-    /// The frame of this record, of this size, is in the window from now on.
+    /// Notes the frame in the window: its record and its size.
     pub fn show(&self, record: &Arc<FrameRecord>, size: Size) {
         *lock(&self.shown) = Some((record.clone(), size));
     }
@@ -149,7 +148,7 @@ impl Steering {
     }
 }
 
-/// The request that the mouse makes.
+/// The request of the mouse.
 #[derive(Debug, PartialEq)]
 enum Meant {
     Follow(Rect),

@@ -37,9 +37,9 @@ pub(super) fn check_appsrc(launch: &Launch, pipeline: &gst::Pipeline) -> Result<
     }
 }
 
-/// Lets ends that keep no time start without a first frame each. Behind a tee, an encoder that looks ahead
-/// gives none until it has had many, while an end that has its own holds the tee up: the pipeline would wait
-/// for ever, as it does in `gst-launch-1.0`.
+/// Lets ends without a clock start before their first frame. After a tee, an encoder with lookahead gives no
+/// frame until it has many, while another end that waits with its first frame blocks the tee: the pipeline
+/// would wait for ever, as in `gst-launch-1.0`.
 pub(super) fn start_without_preroll(pipeline: &gst::Pipeline) {
     for end in pipeline.iterate_sinks().into_iter().flatten() {
         let has = |property: &str| end.has_property_with_type(property, bool::static_type());
@@ -49,7 +49,7 @@ pub(super) fn start_without_preroll(pipeline: &gst::Pipeline) {
     }
 }
 
-/// Everything about the appsrc that text cannot say, because people put videotestsrc in its place.
+/// Sets properties of the appsrc that are not in the text, because users replace it by videotestsrc.
 pub(crate) fn prepare(appsrc: &gst_app::AppSrc, info: &gst_video::VideoInfo, is_live: bool) {
     appsrc.set_caps(info.to_caps().ok().as_ref());
     appsrc.set_format(gst::Format::Time);
@@ -61,7 +61,7 @@ pub(crate) fn prepare(appsrc: &gst_app::AppSrc, info: &gst_video::VideoInfo, is_
     if is_live {
         appsrc.set_max_buffers(1);
         appsrc.set_leaky_type(gst_app::AppLeakyType::Downstream);
-        // Frames are stamped with the time at which they are pushed: none is older.
+        // Frames get the time at which they are pushed: none is older.
         appsrc.set_min_latency(0);
     }
 }

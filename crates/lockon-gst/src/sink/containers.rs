@@ -12,16 +12,16 @@ use lockon_core::files;
 /// 1000/1001 relatives, MPEG's 1/90000 s and milliseconds to the tick.
 pub(super) const MP4_TIMESCALE: u32 = 360_000;
 
-/// One kind of file that we write.
+/// A kind of file that we write.
 #[expect(clippy::struct_excessive_bools, reason = "one for each property")]
 pub(crate) struct Container {
     pub(crate) extension: &'static str,
     launch: &'static str,
-    /// The element that puts packets into such a file.
+    /// Its muxer.
     pub(crate) muxer: &'static str,
     /// Its encoder subsamples chroma and cannot crop single pixels: the picture is made even.
     pub(super) needs_even_size: bool,
-    /// It has no times, only a frame rate.
+    /// True if it has no times, only a frame rate.
     pub(super) is_constant_rate: bool,
     /// Its head is written last, by seeking back. A pipe cannot seek.
     has_index_in_front: bool,
@@ -68,7 +68,7 @@ pub(super) const CONTAINERS: [Container; 4] = [
     },
 ];
 
-/// FFV1 in Matroska, which [`Codec::Ffv1`] asks for.
+/// FFV1 in Matroska, for [`Codec::Ffv1`].
 static FFV1: Container = Container {
     extension: "mkv",
     launch: include_str!("../../../../pipelines/ffv1.launch"),
@@ -90,7 +90,7 @@ static PICTURES: Container = Container {
     is_lossless: true,
 };
 
-/// The end of a pipeline that writes a file, and the one that takes its place for standard output.
+/// The end of a pipeline that writes a file, and the end for standard output instead.
 const TO_FILE: &str = "filesink name=file buffer-mode=unbuffered";
 const TO_STDOUT: &str = "fdsink name=file fd=1";
 
@@ -141,15 +141,15 @@ impl Container {
 /// The pipeline that writes `path`, without opening anything; `-` is standard output.
 ///
 /// # Errors
-/// `Value` for an extension that we do not write, or not with that codec, or one that cannot go through the
-/// pipe that is there.
+/// `Value` for an extension that we do not write, or not with that codec, or one that cannot go through a
+/// pipe at that path.
 pub fn file_launch(path: &Path, codec: Codec) -> Result<Launch> {
     let container = Container::of_output(path, codec)?;
     let name = || if container.is_lossless { "ffv1" } else { container.extension };
     if files::is_stdout(path) {
         let mut launch =
             Launch::new(format!("{}.launch", name()), &container.launch.replace(TO_FILE, TO_STDOUT));
-        // Also where standard output is a file: the shell may have written to it before, and append to it.
+        // Also if standard output is a file: the shell may append to it.
         launch.set("mux", "streamable", true);
         return Ok(launch);
     }

@@ -1,4 +1,4 @@
-//! Drawing: a copy of a frame with its results in it, and results drawn where a frame lies.
+//! Drawing: copies of frames with their results, and results drawn into frames in place.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use lockon_core::overlay::{self, Crop, Drawing, Hidden, Trails};
 use lockon_core::results::FrameRecord;
 use lockon_core::surface::Surface;
 
-/// How an output shows the frames, besides its view.
+/// Display options of an output, besides its view.
 #[derive(Clone, Default)]
 pub(super) struct Shows {
     /// A part that follows a track, with nothing drawn on it.
@@ -58,7 +58,7 @@ impl Painter {
         Self::sized(format, view, even, shows, shown)
     }
 
-    /// A painter for the frames above a strip: pictures of that size, which is theirs but for the height.
+    /// A painter for the frames above a strip: pictures of that size, which differs only in height.
     pub(crate) fn with_strip(format: &VideoFormat, size: Size) -> Result<Self, gst::glib::BoolError> {
         Self::sized(format, View::Overlay, false, &Shows::default(), size)
     }
@@ -76,7 +76,7 @@ impl Painter {
             Chroma::None => PixelFormat::from_name("I420").unwrap_or(format.pixels),
             _ => format.pixels,
         };
-        // Grey pictures are full range unless they say otherwise; colour without a word has GStreamer's
+        // Grey pictures are full range unless they say otherwise; colour without a range has GStreamer's
         // default for its size.
         let said = format.colorimetry.as_deref().filter(|_| !is_grey);
         let has_no_colour = is_grey || format.pixels.chroma == Chroma::None;
@@ -84,8 +84,7 @@ impl Painter {
         let info = video_info(format, shown, pixels, even, colours)?;
         let pool = gst_video::VideoBufferPool::new();
         let mut config = pool.config();
-        // No upper limit: an encoder that looks ahead keeps as many as it needs, and from then on buffers
-        // only go round.
+        // No upper limit: an encoder with lookahead keeps as many as it needs; then buffers are reused.
         config.set_params(Some(&info.to_caps()?), info.size() as u32, 0, 0);
         pool.set_config(config)?;
         pool.set_active(true)?;
@@ -107,7 +106,7 @@ impl Painter {
         })
     }
 
-    /// True if such frames can be painted.
+    /// True if it can paint such frames.
     pub(crate) fn is_for(&self, format: &VideoFormat) -> bool {
         self.format == *format
     }
@@ -264,14 +263,13 @@ impl Painter {
 }
 
 impl Drop for Painter {
-    /// A pool that is active keeps its buffers for ever; those still in the pipeline are freed when they come
-    /// back.
+    /// An active pool keeps its buffers for ever; those still in the pipeline are freed when they return.
     fn drop(&mut self) {
         let _ = self.pool.set_active(false);
     }
 }
 
-/// Makes planes of chroma those of a grey picture.
+/// Fills chroma planes with grey.
 fn without_colour<'a, 'p: 'a>(planes: impl Iterator<Item = &'a mut PlaneMut<'p>>) {
     planes.for_each(|plane| (0..plane.size().height).for_each(|y| plane.row(y).fill(128)));
 }

@@ -1,4 +1,4 @@
-//! A pipeline that plays: starting it, handing frames to its worker, and ending it on every path.
+//! A playing pipeline: starts it, passes frames to its worker, and ends it on every path.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,10 +32,10 @@ const WAITING: usize = 1;
 /// Drawn frames that may wait in the `appsrc` of a screen: they are still shown after a request to pause.
 const QUEUED_TO_SHOW: u64 = 1;
 
-/// How often waiting for the end is interrupted to see whether anything still moves.
+/// How often the wait for the end is interrupted to check whether anything still moves.
 pub(super) const POLL: Duration = Duration::from_millis(50);
 
-/// How long an output may take without anything moving in it. Slow encoders move, broken ones do not.
+/// Maximum time without any movement in an output. Slow encoders move, broken ones do not.
 pub(super) const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 30 });
 
 /// As `PATIENCE`, after a request to end the run: the user waits for that.
@@ -44,15 +44,14 @@ pub(super) const HURRY: Duration = Duration::from_secs(if cfg!(test) { 1 } else 
 /// How long frames are still passed on after a request to end the run.
 pub(super) const LAST_CALL: Duration = Duration::from_secs(2);
 
-/// How long the other ends of a pipeline may take to complete their files after one of them failed.
+/// Time limit for the other ends of a pipeline to complete their files after one has failed.
 const LAST_RITES: Duration = Duration::from_secs(1);
 
-/// How long the threads of a pipeline may take to end. None computes or writes more than one frame before it
-/// looks.
+/// Time limit for a pipeline's threads to end. Each checks after at most one frame.
 pub(super) const TO_STOP: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 5 });
 
-/// A pipeline that plays, and its worker. Dropping it stops both, wherever they wait, or leaves them behind
-/// where the system makes them wait.
+/// A pipeline that plays, and its worker. Dropping it stops both, wherever they wait, or abandons them if the
+/// system makes them wait.
 pub(super) struct Playing {
     pipeline: launch::Running,
     gate: Option<Arc<Gate>>,
@@ -68,15 +67,15 @@ pub(super) struct Playing {
     is_constant_rate: bool,
     /// Sources beside ours in a pipeline of the user's: they must get the end of the stream too.
     other_sources: Vec<gst::Element>,
-    /// Frames handed to the worker.
+    /// Frames passed to the worker.
     pub(super) delivered: u64,
-    /// Every sink has said that it is done, or the window was closed.
+    /// True if every sink has reported its end, or the window was closed.
     has_ended: bool,
     control: Option<Control>,
     run: Control,
     /// The first time that frames found no room after a request to end the run.
     hurries: Option<Instant>,
-    /// Frames that found none.
+    /// Frames that found no room.
     left_out: u64,
 }
 
@@ -195,13 +194,12 @@ impl Playing {
         Ok(playing)
     }
 
-    /// True if the sound of the input is carried into the output.
+    /// True if the output has the sound of the input.
     pub(super) fn has_sound(&self) -> bool {
         self.gate.is_some()
     }
 
-    /// True if a file that was begun for other frames can hold these too. Times say all about a rate where
-    /// there are times.
+    /// True if a file begun for other frames can hold these too. With times the rate does not matter.
     pub(super) fn holds(&self, format: &VideoFormat) -> bool {
         let begun = &self.format;
         let same_rate = !self.is_constant_rate || begun.frame_rate == format.frame_rate;
@@ -210,9 +208,10 @@ impl Playing {
                 == (format.size, format.pixels, format.pixel_aspect)
     }
 
-    /// Waits until the worker takes a frame, or the pipeline fails, or nothing has moved in it for too long.
+    /// Waits until the worker accepts a frame, or the pipeline fails, or nothing has moved in it for too
+    /// long.
     pub(super) fn hand_over(&mut self, job: DrawJob) -> Result<()> {
-        // Messages come first: a failed pipeline takes no more frames.
+        // Messages come first: a failed pipeline accepts no more frames.
         self.listen(Duration::ZERO)?;
         if !self.has_ended && self.late.is_some() {
             return self.replace(job);
@@ -222,7 +221,7 @@ impl Playing {
             let jobs = self.jobs.as_ref().expect("closed by drain and drop only");
             select! {
                 send(jobs, job) -> sent => {
-                    // The worker goes before its time only if it panics, or if the pipeline is closed.
+                    // The worker ends early only if it panics, or if the pipeline is closed.
                     return if sent.is_ok() { self.delivered += 1; Ok(()) } else { self.join_worker() };
                 }
                 recv(self.pipeline.news()) -> news => self.heed(news.ok())?,
@@ -235,7 +234,7 @@ impl Playing {
                 }
             }
         }
-        // A pipeline of the user's may have enough before we do.
+        // A user's pipeline may end before we do.
         Ok(())
     }
 
@@ -245,7 +244,7 @@ impl Playing {
         is_stopped && self.hurries.get_or_insert_with(Instant::now).elapsed() > LAST_CALL
     }
 
-    /// Hands a live source's frame over without waiting: the one that waits, if any, goes.
+    /// Passes on a live source's frame without waiting: a waiting frame, if any, is dropped.
     fn replace(&mut self, mut job: DrawJob) -> Result<()> {
         if self.worker.as_ref().is_some_and(JoinHandle::is_finished) {
             return self.join_worker();
@@ -274,7 +273,7 @@ impl Playing {
         while !self.has_ended {
             if self.worker.as_ref().is_some_and(JoinHandle::is_finished) {
                 self.join_worker()?;
-                // The worker has ended ours, behind its last frame.
+                // The worker has ended ours, after its last frame.
                 for source in &self.other_sources {
                     source.send_event(gst::event::Eos::new());
                 }
@@ -285,7 +284,7 @@ impl Playing {
         Ok(())
     }
 
-    /// Nothing moves while the run pauses, and that is as it should be.
+    /// While the run pauses nothing moves, which is correct.
     fn check(&self, patience: &mut Patience) -> Result<()> {
         if self.control.as_ref().is_some_and(Control::is_paused) {
             *patience = Patience::new(&self.progress);
@@ -348,8 +347,8 @@ impl Playing {
 }
 
 impl Drop for Playing {
-    /// Wakes all that wait, and only then waits itself: sound at its gate, a push in the appsrc, the worker
-    /// for a frame or for the end of a pause.
+    /// Wakes all waiting threads, and only then waits itself: sound at its gate, a push in the appsrc, the
+    /// worker for a frame or for the end of a pause.
     fn drop(&mut self) {
         self.progress.is_over.store(true, Ordering::Relaxed);
         self.jobs = None;

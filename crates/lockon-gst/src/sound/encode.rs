@@ -2,7 +2,7 @@
 
 use gst::prelude::*;
 
-/// Sample rate at which sound is encoded. All of these encoders have it, and their delay is counted in it.
+/// Sample rate of encoded sound. All of these encoders support it, and their delay is counted in it.
 const RATE: i32 = 48_000;
 
 /// Encodes sound for a container.
@@ -51,7 +51,7 @@ impl Encoder {
         codec_for(container).1.iter().find(is_there)
     }
 
-    /// By how many nanoseconds its sound comes later than its packets say.
+    /// The delay of its sound against its packets' times, in nanoseconds.
     pub(super) fn delay_ns(&self) -> u64 {
         self.delay * 1_000_000_000 / RATE as u64
     }
@@ -82,7 +82,7 @@ impl Encoder {
         let entry = convert.static_pad("sink").expect("audioconvert has a sink pad").downgrade();
         decode.connect_pad_added(move |_, pad| {
             if let Some(entry) = entry.upgrade().filter(|entry| !entry.is_linked()) {
-                // A decoder's pad that gives something else than samples is no sound.
+                // A decoder's pad that gives no samples is no sound.
                 let _ = pad.link(&entry);
             }
         });
@@ -92,7 +92,7 @@ impl Encoder {
     }
 }
 
-/// A name that people know, else the caps' own.
+/// The usual name, else the caps' own.
 pub(super) fn codec_name(caps: &gst::Caps) -> String {
     let Some(structure) = caps.structure(0) else { return "sound of unknown type".to_owned() };
     match (structure.name().as_str(), structure.get::<i32>("mpegversion"), structure.get::<i32>("layer")) {

@@ -6,9 +6,9 @@
 //! because a muxer must know all of its pads by then. Nothing is added to the pipeline where there is no
 //! sound, or none that the container can hold.
 //!
-//! The muxer interleaves by time, so video waits in it for sound and sound for video.
-//! [`Gate`] holds each packet of sound back until the video has come as far. At the end no packet that begins
-//! after the last frame is in the muxer then, and the sound ends with the picture, however early that is.
+//! The muxer interleaves by time, so video waits in it for sound and sound for video. [`Gate`] holds each
+//! packet of sound back until the video has come as far. So at the end the muxer has no packet that begins
+//! after the last frame, and the sound ends with the picture, however early that is.
 //!
 //! File by file: `gate` decides when a packet passes and at which time, `encode` replaces codecs that a
 //! container cannot hold, `unknown` looks for sound that the demuxer does not show.
@@ -47,7 +47,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// The muxers' pads for sound.
 const SOUND_PAD: &str = "audio_%u";
 
-/// Where the system has the files that are open.
+/// The system's folder of open files.
 const OPEN_FILES: &str = "/proc/self/fd";
 
 /// Package of the elements that are part of GStreamer itself.
@@ -55,16 +55,16 @@ const CORE: &str = "libgstreamer1.0-0";
 
 /// Demuxers that show all streams before the first packet. Others show a stream with its first packet.
 const SHOW_ALL_FIRST: [&str; 3] = ["qtdemux", "matroskademux", "avidemux"];
-/// A stream that has no packet in so much of the file is taken for none: by time, and by bytes where packets
-/// have no times.
+/// A stream without a packet in so much of the file is ignored: by time, or by bytes if packets have no
+/// times.
 const LOOKED_AT: gst::ClockTime = gst::ClockTime::from_seconds(10);
 const MOST_BYTES: u64 = 64 << 20;
 
 /// Adds the sound of `input` to an `output`, which must not have been started yet, and links it to the muxer.
 ///
 /// The result holds back all sound until video comes. `None` if the file has no sound, or if the sound is
-/// lost, which is logged once. Waits until the demuxer has read the head of the file. With `from_zero` the
-/// sound that comes before the first frame is left out, and the rest is moved as the frames are.
+/// lost, which is logged once. Waits until the demuxer has read the head of the file. With `from_zero` sound
+/// before the first frame is left out, and the rest is moved with the frames.
 ///
 /// # Errors
 /// `MissingElement` if GStreamer lacks a part that every installation has.
@@ -80,7 +80,7 @@ pub(super) fn attach(
         return Ok(None);
     };
     let Some(accepted) = caps_for_sound(&mux) else { return Ok(None) };
-    // On its way up from NULL the pipeline would take the branch back to READY with it.
+    // On its way up from NULL the pipeline would set the branch back to READY.
     output.set_state(gst::State::Ready)?;
     let branch = Branch::new(input, from_zero, Wanted { accepted, container })?;
     pipeline
@@ -115,7 +115,7 @@ pub(super) fn attach(
     Ok(None)
 }
 
-/// The sound that a muxer takes, or `None` if it takes none.
+/// The sound that a muxer accepts, or `None` if it accepts none.
 ///
 /// From the factory: `Element::pad_template` would take over the last reference of a template that an element
 /// class has replaced, as webmmux does in GStreamer 1.22 (it leaves it floating), and the class would be left
@@ -125,7 +125,7 @@ fn caps_for_sound(mux: &gst::Element) -> Option<gst::Caps> {
     templates.iter().find(|template| template.name_template() == SOUND_PAD).map(gst::StaticPadTemplate::caps)
 }
 
-/// The sound that the output takes.
+/// The sound that the output accepts.
 struct Wanted {
     /// Codecs of the muxer.
     accepted: gst::Caps,
@@ -140,11 +140,11 @@ pub(crate) fn is_picture(path: &Path) -> bool {
     read.is_ok() && still::ending_of(&start).is_some()
 }
 
-/// Result of looking for sound in the input.
+/// The result of the search for sound in the input.
 enum FoundSound {
-    /// Sound that the muxer takes; its first packet waits at the gate.
+    /// Sound that the muxer accepts; its first packet waits at the gate.
     Carried,
-    /// Sound that it does not take.
+    /// Sound that it does not accept.
     Refused { codec: String },
     /// No sound.
     Nothing,
@@ -162,7 +162,7 @@ struct Branch {
     /// The packet holds back the events before it as well: a muxer that is linked while they pass loses some
     /// of them.
     sound: Receiver<Option<gst::Caps>>,
-    /// The sound that the demuxer gave, as soon as it gave some.
+    /// The sound from the demuxer, as soon as there is some.
     given: Arc<OnceLock<String>>,
     gate: Arc<Gate>,
 }
@@ -176,7 +176,7 @@ impl Branch {
         source.set_property("location", input);
         bin.add_many([&source, &parse, &queue]).expect("the bin is new");
         source.link(&parse).expect("filesrc links to parsebin");
-        // A file that is open already is read alone, as its video is.
+        // If the file is open already, only that file is read, as for its video.
         if input.starts_with(OPEN_FILES) {
             keep_to_file(&bin);
         }
@@ -298,7 +298,7 @@ impl Branch {
     }
 }
 
-/// Notes what sound a pad gives, with its first packet.
+/// Notes the sound of a pad, with its first packet.
 fn note_first(pad: &gst::Pad, given: Arc<OnceLock<String>>) {
     pad.add_probe(gst::PadProbeType::BUFFER | gst::PadProbeType::BUFFER_LIST, move |pad, _| {
         if let Some(caps) = pad.current_caps().filter(is_audio) {
@@ -315,7 +315,7 @@ fn is_audio(caps: &gst::Caps) -> bool {
 }
 
 /// Keeps parsebin from the demuxers of adaptive streams that download by themselves: they read no files, and
-/// decodebin, which reads the video, passes over them too.
+/// decodebin, which reads the video, skips them too.
 fn pass_over_streams_aware(parse: &gst::Element) {
     let Some(signal) = glib::subclass::SignalId::lookup("autoplug-select", parse.type_()) else { return };
     // The type has no bindings.
@@ -328,11 +328,11 @@ fn pass_over_streams_aware(parse: &gst::Element) {
     });
 }
 
-/// Links the first audio pad to the queue, through what it needs. True if it was this one.
+/// Links the first audio pad to the queue, through the elements that it needs. True if it was this one.
 ///
 /// On parsebin's thread, before data flow.
 fn take(pad: &gst::Pad, bin: &gst::Bin, queue: &gst::Element, wanted: &Wanted, gate: &Gate) -> bool {
-    // Not fixed yet where the parser has seen no packet, but the codec is known.
+    // Not fixed before the parser has seen a packet, but the codec is known.
     let caps = pad.current_caps().unwrap_or_else(|| pad.query_caps(None));
     let entry = queue.static_pad("sink").expect("a queue has a sink pad");
     // An encoder is linked to the queue before it is linked to a pad.
@@ -366,8 +366,8 @@ fn take(pad: &gst::Pad, bin: &gst::Bin, queue: &gst::Element, wanted: &Wanted, g
     }
 }
 
-/// Drops the data of a pad, since a demuxer fails once none of its pads takes any. Reports that there is no
-/// sound once so much has gone by that it would have been shown.
+/// Drops the data of a pad, since a demuxer fails if all of its pads refuse data. Reports that there is no
+/// sound once sound should have shown.
 fn lead_nowhere(
     pad: &gst::Pad,
     queue: &gst::Element,
@@ -403,7 +403,7 @@ fn lead_nowhere(
     });
 }
 
-/// Links AAC so that it arrives as files keep it: transport streams have a header on each packet. True if
+/// Links AAC so that it arrives in the form of files: transport streams have a header on each packet. True if
 /// that worked.
 fn unpack_aac(pad: &gst::Pad, bin: &gst::Bin, queue: &gst::Element) -> bool {
     let Ok(parse) = make("aacparse", "gstreamer1.0-plugins-good") else { return false };

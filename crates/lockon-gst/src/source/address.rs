@@ -28,7 +28,7 @@ pub(super) enum Server {
     Answers,
 }
 
-/// A URI as it was typed. Shown, it has no password.
+/// A typed URI. Its displayed form has no password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Uri(String);
 
@@ -43,7 +43,7 @@ impl Uri {
         self.0.split("://").next().unwrap_or_default().to_ascii_lowercase()
     }
 
-    /// The URI without its login, and the login. Other schemes than `rtsp` and `http` are left as they are.
+    /// The URI without its login, and the login. Schemes other than `rtsp` and `http` stay unchanged.
     pub(super) fn split(&self) -> Result<(String, Option<Login>)> {
         let scheme = self.scheme();
         if text::has_raw_login(&self.0) {
@@ -69,8 +69,8 @@ impl Uri {
         Ok((format!("{start}://{}", &rest[at + 1..]), Some(login)))
     }
 
-    /// The address without user, password and other secrets, to be typed again, and whether something was
-    /// left out.
+    /// The address without user, password and other secrets, for typing again, and whether something was left
+    /// out.
     pub fn without_login(&self) -> (String, bool) {
         let shown = self.to_string();
         let bare = shown.replacen(&format!("://{}@", text::HIDDEN), "://", 1);
@@ -78,7 +78,7 @@ impl Uri {
         (bare, is_cut)
     }
 
-    /// The local file that it stands for, as GStreamer's source reads it.
+    /// Its local file, as GStreamer's source reads it.
     pub fn path(&self) -> Option<PathBuf> {
         let (path, host) = glib::filename_from_uri(&self.0).ok()?;
         host.is_none_or(|host| host == "localhost").then_some(path)
@@ -119,7 +119,7 @@ impl Uri {
         self.has_server() && is_same && (other.is_encrypted() || !self.is_encrypted())
     }
 
-    /// True if it names a server, or an own port as SRT's listener does.
+    /// True if it names a server, or a local port as SRT's listener does.
     pub(super) fn has_server(&self) -> bool {
         self.server().is_some_and(|(host, port)| !host.is_empty() || port.is_some())
     }
@@ -129,7 +129,7 @@ impl Uri {
         scheme == "https" || scheme.starts_with("rtsps")
     }
 
-    /// Host and port, where it has both.
+    /// Host and port, if it has both.
     fn host_and_port(&self) -> Option<(String, u16)> {
         let (host, port) = self.server()?;
         (!host.is_empty()).then_some((host, port?))
@@ -156,7 +156,7 @@ impl Uri {
         Some((host.to_owned(), port.or_else(default)))
     }
 
-    /// Where its server is, in words: `192.168.1.20 port 554`.
+    /// Its server, in words: `192.168.1.20 port 554`.
     pub(super) fn place(&self) -> Option<String> {
         self.host_and_port().map(|(host, port)| format!("{host} port {port}"))
     }

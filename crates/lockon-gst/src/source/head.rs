@@ -1,9 +1,9 @@
 //! Facts from the first access units of H.264 and H.265 that GStreamer 1.22 does not report.
 //!
 //! - **Where decoding can begin.** A raw stream or a transport stream may begin in the middle of a group of
-//!   pictures: frames before the first key frame decode to grey rubbish. They are skipped, and frames are
-//!   numbered from the key frame on. A recovery point (SEI message) counts as one: streams that refresh
-//!   their picture bit by bit have no others.
+//!   pictures: frames before the first key frame decode to grey garbage. They are skipped, and frames are
+//!   numbered from the key frame on. A recovery point (SEI message) counts as one: streams that refresh their
+//!   picture bit by bit have no others.
 //! - **How the picture is turned**: the display orientation (SEI message). The first one counts for the whole
 //!   video.
 
@@ -17,17 +17,17 @@ use super::{Input, LOG, SourceSpec};
 use crate::launch;
 use lockon_core::locks::lock;
 
-/// Access units that are looked at for a display orientation. It comes with the first key frame.
+/// Maximum access units that are searched for a display orientation. It comes with the first key frame.
 const LOOKED_AT: u32 = 32;
 
-/// Maximum access units that are skipped: a stream without a key frame in these has none, and all that
-/// follows is shown.
+/// Maximum access units that are skipped: a stream without a key frame in these has none, and all later ones
+/// are shown.
 const MOST_SKIPPED: u32 = 600;
 
-/// Buffers of a raw stream that are looked at for its parameter sets.
+/// Maximum buffers of a raw stream that are searched for its parameter sets.
 const MOST_BUFFERS: u32 = 1 << 14;
 
-/// Bytes of an access unit that are looked at: messages come before the picture.
+/// Bytes of an access unit that are searched: messages come before the picture.
 const MAX_BYTES: usize = 1 << 16;
 
 /// Payload types of SEI messages (ITU-T H.274, H.264 annex D, H.265 annex D).
@@ -66,8 +66,8 @@ impl Head {
         *lock(&self.orientation)
     }
 
-    /// Looks at a raw stream before its parser, which drops what comes before the parameter sets: messages,
-    /// and pictures without a word.
+    /// Inspects a raw stream before its parser, which silently drops messages and pictures before the
+    /// parameter sets.
     fn look_at_raw_bytes(self: &Arc<Self>, pad: &gst::Pad, is_h265: bool) {
         let (head, raw) = (Arc::clone(self), Mutex::new(RawBeginning::default()));
         pad.add_probe(gst::PadProbeType::BUFFER, move |pad, info| {
@@ -222,11 +222,11 @@ impl RawBeginning {
     }
 }
 
-/// How access units are laid out.
+/// The layout of access units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Layout {
     is_h265: bool,
-    /// Bytes of the length in front of each unit; `None` if start codes part them.
+    /// Bytes of the length before each unit; `None` if start codes separate them.
     length_bytes: Option<usize>,
 }
 
@@ -284,7 +284,7 @@ fn messages(unit: &[u8], layout: &Layout) -> Said {
 fn next_nal(bytes: &[u8], length_bytes: Option<usize>) -> Option<(&[u8], &[u8])> {
     if let Some(count) = length_bytes {
         let length = bytes.get(..count)?.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
-        // The last one may be cut off by us.
+        // We may have cut off the last one.
         let end = count.saturating_add(length).min(bytes.len());
         return Some((&bytes[count..end], &bytes[end..]));
     }
@@ -324,7 +324,7 @@ fn read_sei(mut bytes: &[u8], said: &mut Said) {
     }
 }
 
-/// A number that is as many bytes 255 as it takes, and one more byte.
+/// A number, coded as bytes of 255 and one last byte, which are added.
 fn long_number(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let full = bytes.iter().take_while(|byte| **byte == 0xFF).count();
     let last = bytes.get(full)?;

@@ -19,7 +19,7 @@ const MOST_STEPS: usize = 32;
 /// Facts about a source. `None`: cannot be known.
 #[derive(Debug, Clone)]
 pub struct SourceInfo {
-    /// The container, or how the video comes, as GStreamer's caps name it: `video/quicktime`.
+    /// The container or transport, as GStreamer's caps name it: `video/quicktime`.
     pub container: Option<String>,
     /// All streams, in the order of the container.
     pub streams: Vec<StreamInfo>,
@@ -29,7 +29,7 @@ pub struct SourceInfo {
     pub bits: u32,
     /// True if luma uses all values, false if it uses those from 16 to 235.
     pub is_full_range: Option<bool>,
-    /// How the picture was turned to be upright, in words, if it was.
+    /// The turn that made the picture upright, in words, if there was one.
     pub turned: Option<String>,
     /// Factory name of the element that decodes.
     pub decoder: Option<String>,
@@ -107,7 +107,7 @@ impl VideoSource {
             orientation.filter(|orientation| orientation.direction().is_some())
         });
         let mut streams: Vec<_> = stream_pads(pipeline).iter().map(described).collect();
-        // A stream that is alone is the one that is used, however it comes.
+        // A single stream is always the used one.
         if !streams.iter().any(|stream| stream.is_used)
             && let Some(first) = streams.iter_mut().find(|stream| stream.kind == StreamKind::Video)
         {
@@ -126,8 +126,8 @@ impl VideoSource {
         }
     }
 
-    /// Counts the frames of a video that was just opened: of a file by taking its packets apart where these
-    /// are frames, else by decoding all. `None` if `control` was stopped before the end.
+    /// Counts the frames of a video that was just opened: of a file by its packets if these are frames, else
+    /// by decoding all. `None` if `control` was stopped before the end.
     ///
     /// # Errors
     /// `Usage` for a live source, which has no end; errors of reading and decoding.
@@ -163,8 +163,8 @@ impl VideoSource {
     }
 }
 
-/// True if each packet of the video that is used becomes one frame: not where fields have packets of their
-/// own, some are never shown, or a stream may begin between two key frames.
+/// True if each packet of the used video becomes one frame: not where fields have packets of their own, some
+/// are never shown, or a stream may begin between two key frames.
 fn are_packets_frames(info: &SourceInfo) -> bool {
     let used = info.streams.iter().find(|stream| stream.is_used);
     let known = ["H.264", "H.265", "JPEG", "PNG", "FFV1", "ProRes"];
@@ -294,7 +294,7 @@ fn container(pipeline: &gst::Pipeline) -> Option<String> {
     Some(caps.structure(0)?.name().to_string())
 }
 
-/// Pads that a stream passes from `pad` to where frames arrive.
+/// Pads that a stream passes from `pad` to the frames' end.
 fn path_of(pad: &gst::Pad) -> Vec<gst::Pad> {
     let mut path = vec![pad.clone()];
     for _ in 0..MOST_STEPS {
@@ -304,7 +304,7 @@ fn path_of(pad: &gst::Pad) -> Vec<gst::Pad> {
             _ => last.iterate_internal_links().into_iter().flatten().next(),
         };
         match next {
-            // A ghost pad stands for the pad behind it.
+            // A ghost pad represents the pad behind it.
             Some(next) => path.push(next),
             None => break,
         }

@@ -40,7 +40,7 @@ impl Login {
         !self.password.is_empty()
     }
 
-    /// Gives it to an element that asks for one and has none yet: `rtspsrc` and `souphttpsrc` have properties
+    /// Gives it to an element that needs one and has none yet: `rtspsrc` and `souphttpsrc` have properties
     /// for user and password, SRT has a passphrase. Returns true if it got them.
     fn give_to(&self, element: &gst::Element) -> bool {
         let is_text = |name: &str| {
@@ -84,7 +84,7 @@ impl fmt::Debug for Login {
     }
 }
 
-/// Gives the login to every element that asks for one, now or later, and reads from the server that the user
+/// Gives the login to every element that needs one, now or later, and reads from the server that the user
 /// typed. Playlists and redirections may name other servers, which do not get it.
 ///
 /// `typed` is the address that the user typed. Without one, in a user's own pipeline, the addresses of its
@@ -107,7 +107,7 @@ pub(super) fn give_login(pipeline: &gst::Pipeline, login: Login, typed: Option<&
     pipeline.connect_deep_element_added(move |_, _, element| give(element, false));
 }
 
-/// Makes sure that an element with a login does not give it to a server that it is redirected to.
+/// Prevents an element with a login from giving it to the server of a redirect.
 fn keep_login(element: &gst::Element, typed: &Arc<[Uri]>) {
     // `souphttpsrc` would log in at every server that asks. Instead it fails, and the source is opened there.
     if element.has_property("automatic-redirect") {

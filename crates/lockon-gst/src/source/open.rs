@@ -1,7 +1,7 @@
 //! Opens sources: from the description to a source whose first frame's format is known.
 //!
-//! The pipeline is started once to see what its video is like. If that needs a converter in front of the
-//! appsink, the pipeline is built again with one.
+//! The pipeline is started once to examine its video. If that needs a converter in front of the appsink, the
+//! pipeline is built again with one.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -46,13 +46,13 @@ use lockon_core::locks::lock;
 /// How long the first frame may take: a network camera needs seconds. A pipe may take as long as its writer.
 pub(super) const FIRST_FRAME: Duration = Duration::from_secs(if cfg!(test) { 6 } else { 30 });
 
-/// How often a file that stopped without an error while it was opened is opened again to get one.
+/// Maximum retries of a file that stopped without an error while it was opened, to get the error.
 const MOST_OPENINGS: u32 = 5;
 
 /// The decoder of pictures, beside the names of GStreamer's elements.
 const OURS: &str = "lockon";
 
-/// How many redirections are followed, one after the other.
+/// Maximum successive redirections.
 pub(super) const MOST_REDIRECTIONS: u32 = 8;
 
 impl VideoSource {
@@ -62,7 +62,7 @@ impl VideoSource {
     ///
     /// # Errors
     /// `File`, `Unreachable` or `Refused` if the input cannot be read, `NoVideo` if it has no video;
-    /// `MissingElement` if an element is not installed; `Launch` if gst-launch text is wrong or has not
+    /// `MissingElement` if an element is not installed; `Launch` if gst-launch text is wrong or does not have
     /// exactly one appsink, named `frames`.
     pub fn open(spec: &SourceSpec, control: &Control) -> Result<Self> {
         let first = ResumePoint::default();
@@ -79,7 +79,7 @@ impl VideoSource {
         })
     }
 
-    /// Where a hardware decoder was only preferred, and fails, software does it.
+    /// If a hardware decoder was only preferred, and fails, software decodes.
     pub(super) fn open_after(spec: &SourceSpec, control: &Control, resume: &ResumePoint) -> Result<Self> {
         let opened = Self::open_as_asked(spec, control, resume);
         let is_of_decoder = |error: &Error| {
@@ -135,7 +135,7 @@ impl VideoSource {
     }
 }
 
-/// A pipeline that runs, up to the point where its first frame's caps are known.
+/// A running pipeline whose first frame's caps are known.
 struct Prerolled {
     /// Dropped before `running`, as in [`Connection`].
     samples: Receiver<NumberedSample>,
@@ -160,9 +160,9 @@ struct Prerolled {
 
 /// Why a pipeline did not start.
 enum NotPrerolled {
-    /// A file's pipeline is stuck; opened again it may report why.
+    /// A file's pipeline is stuck; opening it again may give the reason.
     Stuck(Stuck),
-    /// Its video has an alpha channel, and was taken for something else than video.
+    /// Its video has an alpha channel, and was not recognised as video.
     HasAlpha,
     /// An HTTP server redirects to this address.
     Redirected(String),
@@ -299,7 +299,7 @@ impl Prerolled {
         };
         let can_expose_all = !matches!(spec.input, Input::Launch(_) | Input::Camera(_))
             && !launch.was_set(decoding_element(&spec.input), "expose-all-streams");
-        // Live sources give frames only while they play, so waiting for one in PAUSED would be for ever.
+        // Live sources give frames only while they play, so a wait for one in PAUSED would never end.
         let gives_no_preroll =
             running.set_state(gst::State::Paused).map_err(in_words)? == gst::StateChangeSuccess::NoPreroll;
         let mut is_live = spec.live.unwrap_or(gives_no_preroll);
@@ -349,14 +349,14 @@ impl Prerolled {
         }
         let is_real_time = gives_no_preroll || multipart.is_found();
         if is_real_time && !gives_no_preroll {
-            // A camera that the pipeline takes for a file. It holds the first frame until it plays.
+            // A camera that the pipeline treats as a file. It holds the first frame until it plays.
             sink.set_sync(false);
             launch.set("frames", "sync", false);
             ending.expect_no_end();
             is_live = spec.live.unwrap_or(true);
             samples = feed.open(is_live, true);
         }
-        // A file that plays at its own speed begins when its first frame has been searched: to open a device
+        // A file that plays at its own speed begins when its first frame has been searched: opening a device
         // takes longer than a frame.
         if is_live && !is_real_time {
             first = feed.take_first(&sink);
@@ -387,12 +387,12 @@ impl Prerolled {
         })
     }
 
-    /// The elements that must stand before the appsink for this video, if any: said once, as it costs time.
+    /// The elements that this video needs before the appsink, if any: reported once, as they cost time.
     fn adaptation(&self, spec: &SourceSpec) -> Result<Option<String>> {
         adaptation(&self.caps, &self.pad, spec, &self.head)
     }
 
-    /// Lets a file play, now that its frames can be used as they are.
+    /// Lets a file play, now that its frames need no conversion.
     fn into_source(
         self,
         spec: &SourceSpec,
@@ -438,7 +438,7 @@ impl Prerolled {
             .or_else(|| inlet.pictures.as_ref()?.duration_ns(spec.camera.frame_rate));
         tracing::debug!(target: LOG, "{}: {caps}", spec.input);
         if let Some(ns) = spec.seek_ns {
-            // The first frame, which was looked at, is dropped with this.
+            // This drops the first frame, which was only examined.
             let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT | gst::SeekFlags::SNAP_BEFORE;
             let sought = running.pipeline().seek_simple(flags, seek_time(ns));
             sought.map_err(|_| {
@@ -531,7 +531,7 @@ pub(super) fn redirected(typed: &SourceSpec, to: String) -> Result<SourceSpec> {
     Ok(SourceSpec { input: Input::Uri(to), login, ..typed.clone() })
 }
 
-/// The error of a server that was redirected to, and that asks for the login which it does not get.
+/// The error of a redirect's server that requires the login, which it does not get.
 fn of_redirected(error: Error, typed: &SourceSpec, at: &SourceSpec, control: &Control) -> Error {
     let (Input::Uri(to), Error::NoVideo { reason, .. } | Error::Unreachable { reason, .. }) =
         (&at.input, &error)
@@ -598,7 +598,7 @@ fn built(
         pictures.attach(spec, launch, &pipeline)?;
     }
     if let Some((clock, base_time)) = &resume.clock {
-        // Its running time is that of the source that was lost.
+        // Its running time continues that of the lost source.
         pipeline.use_clock(Some(clock));
         pipeline.set_start_time(gst::ClockTime::NONE);
         pipeline.set_base_time(*base_time);
@@ -636,9 +636,8 @@ fn set_jitter(input: &gst::Element, milliseconds: u32) {
     });
 }
 
-/// True if a stream is video with an alpha channel that is a stream of its own. Its decoder is a bin that may
-/// give anything, as far as it says before it runs, so that `decodebin` does not take it where it looks for
-/// video only.
+/// True if a stream is video with a separate alpha channel. Before it runs, its decoder bin may give any
+/// type, so `decodebin` does not use it if it looks for video only.
 fn has_alpha(pipeline: &gst::Pipeline) -> bool {
     let elements = pipeline.iterate_recurse().into_iter().flatten();
     let mut caps = elements.flat_map(|element| element.pads()).filter_map(|pad| pad.current_caps());

@@ -1,4 +1,4 @@
-//! From caps to a format, and from a buffer to a picture where it lies.
+//! Converts caps to a format, and a buffer to a picture in place.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use lockon_core::error::Result;
 use lockon_core::frame::{Picture, PixelFormat, PlaneRef, Size, VideoFormat};
 use lockon_core::recycle::Recycler;
 
-/// Most pixels of a side of a picture.
+/// Maximum pixels of a side of a picture.
 pub const MAX_SIDE: usize = u16::MAX as usize;
 
 /// The format that pictures have here whose caps name this one; `None` if that has no luma of 8 bits, nor one
@@ -62,7 +62,7 @@ pub fn describe(caps: &gst::CapsRef) -> Result<(gst_video::VideoInfo, Arc<VideoF
     Ok((info, Arc::new(format)))
 }
 
-/// Makes pictures of buffers.
+/// Makes pictures from buffers.
 #[derive(Default)]
 pub struct Mapper {
     gathered: Recycler<Gathered>,
@@ -91,7 +91,7 @@ impl Mapper {
             let gathered = self.gathered.share(|picture| is_whole = picture.fill(&frame, pixels, size));
             return is_whole.then_some(gathered as _);
         }
-        // So may rows be that are shorter than the picture.
+        // So may rows that are shorter than the picture.
         let is_whole = (0..pixels.planes()).all(|index| {
             let bytes = frame.plane_data(index as u32).map_or(0, <[u8]>::len);
             PlaneRef::fits(bytes, pixels.plane_size(index, size), frame.plane_stride()[index] as usize)

@@ -1,6 +1,6 @@
 //! Playlists of live streams (HLS): a playlist that its server no longer renews is a lost source.
 //!
-//! GStreamer asks for the playlist again and again, and says nothing while it gets the one that it has. So a
+//! GStreamer requests the playlist again and again, and reports nothing while it gets the same one. So a
 //! source that reads a playlist, and that gave no frame for several times the playlist's target duration, is
 //! lost. Opened again it would play the same segments: [`await_renewal`] waits for others first.
 
@@ -20,16 +20,16 @@ use lockon_core::locks::lock;
 
 /// A playlist is renewed about once in its target duration (RFC 8216, 6.3.4). Networks and cameras are late.
 const TARGETS: u32 = 4;
-/// The least and the most that is waited.
+/// The minimum and maximum wait.
 const LEAST: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 const MOST: Duration = Duration::from_mins(1);
-/// The target duration where it is not known: in the playlist of a playlist, or of another kind.
+/// The target duration if it is not known: in a playlist of playlists, or of another kind.
 const USUAL_TARGET: Duration = Duration::from_secs(10);
 
 /// Elements of one pipeline that read playlists. One reads a playlist and its variants.
 const MOST_READERS: usize = 3;
 
-/// More of a playlist is not read.
+/// Maximum bytes read of a playlist.
 const MOST_BYTES: usize = 1 << 20;
 /// How long a server may take to send a playlist.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct Playlist {
     is_read: AtomicBool,
-    /// Elements that read playlists, one in the other.
+    /// Nested elements that read playlists.
     readers: AtomicUsize,
     /// A playlist was not opened, as it was named in too many others.
     is_too_deep: AtomicBool,
@@ -77,7 +77,7 @@ impl Playlist {
         });
     }
 
-    /// Opens no playlist that is named in too many others: one that names itself would have no end.
+    /// Opens no playlist that is nested too deeply: one that names itself would have no end.
     pub(super) fn bound_depth(self: &Arc<Self>, pipeline: &gst::Pipeline) {
         let playlist = Arc::clone(self);
         leave_out(pipeline, move |factory| {
@@ -88,13 +88,14 @@ impl Playlist {
         });
     }
 
-    /// Why the pipeline opens no more of it, if so.
+    /// The reason why the pipeline opens no more of it, if it does not.
     pub(super) fn refusal(&self) -> Option<&'static str> {
         let refused = "its playlist names a playlist where a part of the video should be, maybe itself";
         self.is_too_deep.load(Ordering::Relaxed).then_some(refused)
     }
 
-    /// How long no frame may come before the source is lost; `None` if it is no playlist, or one that ends.
+    /// Maximum time without a frame before the source is lost; `None` if it is no playlist, or one with an
+    /// end.
     pub(super) fn bound(&self) -> Option<Duration> {
         if !self.is_read.load(Ordering::Relaxed) {
             return None;
@@ -131,7 +132,7 @@ pub(super) fn await_renewal(spec: &SourceSpec, control: &Control) {
     }
 }
 
-/// The text of the playlist with segments; of the first variant where the address has several.
+/// The text of the playlist with segments; the first variant if the address has several.
 fn fetch(spec: &SourceSpec, control: &Control) -> Option<String> {
     let Input::Uri(typed) = &spec.input else { return None };
     let (text, address) = fetch_text(spec, spec.clone(), control)?;
@@ -146,7 +147,7 @@ fn fetch(spec: &SourceSpec, control: &Control) -> Option<String> {
     if !matches!(scheme.as_str(), "http" | "https") && scheme != typed.scheme() {
         return None;
     }
-    // It may name another server than the one that was typed.
+    // It may name another server than the typed one.
     let login = typed.with_login(spec.login.clone()).ok()?.1.filter(|_| typed.lends_login_to(&variant));
     let variant = SourceSpec { input: Input::Uri(variant), login, ..spec.clone() };
     fetch_text(spec, variant, control).map(|(text, _)| text)
@@ -312,7 +313,7 @@ mod tests {
         let head = format!("#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXT-X-MEDIA-SEQUENCE:{}\n", segments.start);
         let entries = segments.map(|index| format!("#EXT-X-DISCONTINUITY\n#EXTINF:1.0,\n{index}.ts\n"));
         let text = head + &entries.collect::<String>();
-        // At once, as a server's reader sees it.
+        // In one step, as a client sees it.
         std::fs::write(folder.join("next"), text).unwrap();
         std::fs::rename(folder.join("next"), folder.join("live.m3u8")).unwrap();
     }
@@ -383,7 +384,7 @@ mod tests {
             let is_lost = matches!(source.state, super::super::SourceState::Reconnecting(_));
             if is_lost && gap.is_none() {
                 let since = *lost_at.get_or_insert_with(Instant::now);
-                // Opened meanwhile it would play the same frames again.
+                // If it were opened meanwhile, it would play the same frames again.
                 if since.elapsed() > Duration::from_secs(3) {
                     list(folder.path(), 3..6);
                 }

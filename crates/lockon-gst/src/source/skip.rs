@@ -1,13 +1,13 @@
-//! Where decoding may begin so that no frame that is wanted is missing, and every frame keeps its number.
+//! Finds where decoding may begin so that no wanted frame is missing, and every frame keeps its number.
 //!
 //! A part of a file can be decoded without the frames before it. A seek alone is not enough: results number
 //! frames from the video's first, and a demuxer knows no numbers. So the packets up to the part are counted,
 //! which takes the demuxer alone: some percent of the time that decoding takes. Only key frames at which a
-//! decoder begins afresh are taken, and only in streams in which each packet becomes one frame. Where that is
-//! not certain there is no such place, and decoding begins with the video.
+//! decoder starts fresh qualify, and only in streams in which each packet becomes one frame. If that is not
+//! certain, decoding begins with the video.
 //!
 //! The frames that the decoder gives from there are compared with the packets' times, up to the part
-//! ([`SeekPoint::begin_at`]). Should one differ, the source is opened again, without a seek.
+//! ([`SeekPoint::begin_at`]). If one differs, the source is opened again, without a seek.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -24,10 +24,10 @@ use lockon_core::config::Moment;
 use lockon_core::control::{Control, STOP_CHECK};
 use lockon_core::locks::lock;
 
-/// No codec reorders more frames than this: so many packets behind a moment, all frames before it have come.
+/// No codec reorders more frames than this: so many packets after a moment, all frames before it have come.
 const REORDERED: usize = 32;
 
-/// Fewer frames than this are decoded sooner than skipped.
+/// Decoding fewer frames than this is faster than skipping them.
 const WORTHWHILE: usize = 10;
 
 /// Where decoding may begin.
@@ -52,8 +52,8 @@ impl SeekPoint {
     }
 }
 
-/// The last place from which `spec` can be decoded without losing a frame that it wants; `None` if that is
-/// the beginning, as far as is known. `info` describes the first frame.
+/// The last place from which `spec` can be decoded without losing a wanted frame; `None` if that is the
+/// beginning, as far as is known. `info` describes the first frame.
 pub(super) fn find(spec: &SourceSpec, info: &gst_video::VideoInfo, control: &Control) -> Option<SeekPoint> {
     let moment = spec.wanted_from.filter(|_| spec.seek_ns.is_none() && spec.live != Some(true))?;
     let path = spec.file().filter(|path| path.is_file())?;
@@ -68,9 +68,9 @@ pub(super) fn find(spec: &SourceSpec, info: &gst_video::VideoInfo, control: &Con
 /// A packet of video, in the order in which it is decoded.
 #[derive(Debug, Clone, Copy)]
 struct Packet {
-    /// When its frame is shown.
+    /// The time to show its frame.
     pts: u64,
-    /// A decoder begins afresh here.
+    /// True if a decoder can start here.
     is_entry: bool,
 }
 
@@ -84,8 +84,8 @@ fn seek_point(packets: &[Packet], moment: Moment) -> Option<SeekPoint> {
     if times.windows(2).any(|pair| pair[0] == pair[1]) {
         return None;
     }
-    // With the frames before it shown before it, and those behind it shown behind it, the number of its frame
-    // is that of its packet.
+    // If earlier packets are shown before it, and later ones after it, the number of its frame is that of its
+    // packet.
     let (mut entries, mut latest) = (Vec::new(), None);
     for (at, packet) in packets.iter().enumerate() {
         let is_clean = times[at] == packet.pts && latest.is_none_or(|latest| latest < packet.pts);
@@ -104,12 +104,12 @@ fn seek_point(packets: &[Packet], moment: Moment) -> Option<SeekPoint> {
         Moment::Frame(index) => usize::try_from(index).ok(),
         Moment::Time(ns) => times.iter().position(|&time| time >= ns),
     };
-    // The first frame that is wanted is the last that is compared.
+    // The first wanted frame is the last compared one.
     times.truncate(wanted.map_or(times.len(), |wanted| wanted.saturating_add(1)));
     Some(SeekPoint { seek_ns, entries, times })
 }
 
-/// The packets of a file's only video stream, to some behind the moment or to the end.
+/// The packets of a file's only video stream, up to some after the moment, or to the end.
 fn count(path: &Path, moment: Moment, control: &Control) -> Option<Vec<Packet>> {
     let make = |factory: &str| gst::ElementFactory::make(factory).build().ok();
     let (input, demuxer, sink) = (make("filesrc")?, make(demuxer_for(path)?)?, make("fakesink")?);
@@ -172,13 +172,13 @@ fn demuxer_for(path: &Path) -> Option<&'static str> {
     }
 }
 
-/// It is not certain that each packet becomes one frame.
+/// The error if it is not certain that each packet becomes one frame.
 struct Uncountable;
 
-/// How packets of a stream are read.
+/// The form of a stream's packets.
 #[derive(Debug, Clone, Copy)]
 enum Codec {
-    /// NAL units, each behind its length in so many bytes.
+    /// NAL units, each after its length in so many bytes.
     H264(usize),
     H265(usize),
     Vp8,
@@ -190,7 +190,7 @@ struct Counter {
     moment: Moment,
     codec: Option<Codec>,
     packets: Vec<Packet>,
-    /// Packets behind the moment.
+    /// Packets after the moment.
     behind: usize,
 }
 
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(last(Moment::Time(40)), Some(20));
         let found = seek_point(&video, Moment::Frame(21)).unwrap();
         assert_eq!(found.begin_at(20), Some((20, (20..=21).collect())));
-        // Nothing is wanted: all that follow are compared.
+        // No frame is wanted: all that follow are compared.
         assert_eq!(seek_point(&video, Moment::Time(99)).unwrap().times.len(), 60);
         assert_eq!(last(Moment::Time(19)), None);
     }

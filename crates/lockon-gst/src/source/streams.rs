@@ -13,7 +13,7 @@ use lockon_core::locks::lock;
 /// The choice among the video streams of a pipeline.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    /// The one that is used.
+    /// The chosen stream.
     chosen: AtomicUsize,
     has_chosen: AtomicBool,
     /// Why no stream can be used.
@@ -22,7 +22,7 @@ pub(super) struct Streams {
 
 impl Streams {
     /// Chooses a stream as soon as the pipeline knows all of them. `is_told` is set when the user has been
-    /// warned that there are several.
+    /// warned of several.
     pub(super) fn watch(
         spec: &SourceSpec,
         launch: &Launch,
@@ -45,7 +45,7 @@ impl Streams {
         streams
     }
 
-    /// The number of the stream that is used, if not the first.
+    /// The number of the chosen stream, if not the first.
     pub(super) fn other_than_first(&self) -> Option<usize> {
         Some(self.chosen.load(Ordering::Relaxed)).filter(|chosen| *chosen > 0)
     }

@@ -1,10 +1,9 @@
 //! Pictures in files as a video: one picture, a numbered sequence (`seq/%04d.jpg`), a folder, a glob
 //! (`seq/*.png`), or an animation whose pictures have times (GIF, WebP, PNG).
 //!
-//! They are decoded as templates and scenes are ([`crate::stills`]), by the threads of [`reader`], and come
-//! into the pipeline through an `appsrc`. The text that is printed for them has GStreamer's own elements
-//! instead: `multifilesrc` counts through a printf pattern, and a decoder of their kind makes a frame of
-//! each.
+//! They are decoded like templates and scenes ([`crate::stills`]), by the threads of [`reader`], and enter
+//! the pipeline through an `appsrc`. Their printed text has GStreamer's own elements instead: `multifilesrc`
+//! counts through a printf pattern, and a decoder makes a frame of each.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -33,19 +32,19 @@ const USUAL_RATE: (i32, i32) = (25, 1);
 /// Maximum bytes of a file that are read to distinguish a picture from a video of pictures.
 const HEAD: u64 = 64 << 20;
 
-/// Pictures as they were typed: a folder, a pattern with one `%d` or `%0Nd` in the file's name, or a glob.
+/// Typed pictures: a folder, a pattern with one `%d` or `%0Nd` in the file's name, or a glob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pictures(PathBuf);
 
-/// Pictures that are there, in order.
+/// Existing pictures, in order.
 #[derive(Debug)]
 pub(super) struct PictureFiles {
     pub(super) files: Vec<PathBuf>,
     kind: PictureKind,
-    /// The only picture, or an animation, under the name that it was given; `None` for a sequence.
+    /// The single picture or animation, under its given name; `None` for a sequence.
     single: Option<PathBuf>,
     is_animation: bool,
-    /// The files, where they are open already: these are read, whatever has their names now.
+    /// The files, if they are open already: these are read, whatever has their names now.
     opened: Option<Arc<Vec<(PathBuf, File)>>>,
 }
 
@@ -63,7 +62,7 @@ impl Pictures {
         &self.0
     }
 
-    /// The pictures that are there.
+    /// The existing pictures.
     ///
     /// # Errors
     /// `NoVideo` if there are none, if they are of several kinds, or if a number is missing among them.
@@ -167,14 +166,14 @@ impl PictureFiles {
         Ok(Self { files, kind, single: None, is_animation: false, opened: Some(opened.clone()) })
     }
 
-    /// The picture or the animation in a file that was given under the name `named`; `None` if it is anything
-    /// else, such as a video.
+    /// The picture or animation in a file with the given name `named`; `None` if it is anything else, such as
+    /// a video.
     pub(super) fn single(path: &Path, named: &Path) -> Option<Self> {
         let kind = sniffed(path)?;
         let mut head = Vec::new();
         File::open(path).ok()?.take(HEAD).read_to_end(&mut head).ok()?;
         let (is_video, is_jpeg) = (still::is_video(&head), kind.caps == "image/jpeg");
-        // JPEGs in a row are a video that GStreamer takes apart.
+        // Concatenated JPEGs are a video that GStreamer splits.
         (!is_video || !is_jpeg).then(|| Self {
             files: vec![path.to_owned()],
             kind,
@@ -197,18 +196,18 @@ impl PictureFiles {
         Some(file.file_name()?.to_string_lossy().into())
     }
 
-    /// Frames a second; of one picture none, and of an animation each has its own time.
+    /// Frames a second; `None` for one picture, and for an animation, whose frames have their own times.
     fn rate(&self, asked: Option<(i32, i32)>) -> (i32, i32) {
         if self.single.is_some() { (0, 1) } else { asked.unwrap_or(USUAL_RATE) }
     }
 
-    /// The pipeline that takes them as they are decoded here.
+    /// The pipeline for pictures that are decoded here.
     pub(super) fn running() -> Launch {
         let text = "appsrc name=input format=time ! appsink name=frames sync=false";
         Launch::new("pictures.launch", text)
     }
 
-    /// Lets the pipeline of [`Self::running`] give them as `spec` asks.
+    /// Connects them to the pipeline of [`Self::running`], with the options of `spec`.
     pub(super) fn attach(&self, spec: &SourceSpec, launch: &Launch, pipeline: &gst::Pipeline) -> Result<()> {
         reader::attach(self, self.rate(spec.camera.frame_rate), spec, launch, pipeline)
     }
@@ -228,7 +227,7 @@ impl PictureFiles {
         launch
     }
 
-    /// Where each of them is read.
+    /// The path of each.
     fn paths(&self) -> Result<Vec<PathBuf>> {
         match &self.opened {
             Some(opened) => opened.iter().map(|(_, file)| inlet::path_of(file)).collect(),
@@ -236,12 +235,12 @@ impl PictureFiles {
         }
     }
 
-    /// True if the text of a pipeline needs links, since their names cannot be counted through.
+    /// True if the text of a pipeline needs links, since their names are not numbered.
     pub(super) fn needs_links(&self) -> bool {
         self.opened.is_some() || self.pattern().is_none()
     }
 
-    /// How long they last, where they have a rate.
+    /// Their duration, if they have a rate.
     pub(super) fn duration_ns(&self, frame_rate: Option<(i32, i32)>) -> Option<u64> {
         let (n, d) = self.rate(frame_rate);
         (n > 0).then(|| (self.files.len() as f64 * f64::from(d) / f64::from(n) * 1e9) as u64)

@@ -22,7 +22,7 @@ use lockon_core::error::{Error, Result, catch_panic};
 use lockon_core::still::{self, Loss, MAX_PIXELS, Still, Warned};
 use lockon_core::text;
 
-/// Maximum bytes of pictures that are decoded ahead, but for one that is larger.
+/// Maximum bytes of pictures that are decoded ahead, except for a single larger one.
 const AHEAD_BYTES: usize = 512 << 20;
 
 /// Bytes of a pixel while its picture is decoded: samples, luma, and the three planes that are made of them.
@@ -39,11 +39,11 @@ struct Ready {
 
 /// The source of the appsrc's pictures.
 struct Reader {
-    /// Where each picture is read, and its name for messages.
+    /// The path of each picture, and its name for messages.
     files: Arc<[(PathBuf, PathBuf)]>,
-    /// The input is one file, whose name stands before every message.
+    /// True if the input is one file, whose name begins every message.
     is_single: bool,
-    /// Files that are open already stay so.
+    /// Keeps open files open.
     _opened: Option<Arc<Vec<(PathBuf, File)>>>,
     rate: (i32, i32),
     is_animation: bool,
@@ -59,7 +59,7 @@ struct Reader {
     caps: Option<(gst_video::VideoInfo, gst::Caps)>,
 }
 
-/// Lets the pipeline's appsrc give these pictures.
+/// Connects these pictures to the pipeline's appsrc.
 pub(super) fn attach(
     pictures: &PictureFiles,
     rate: (i32, i32),
@@ -93,7 +93,7 @@ pub(super) fn attach(
             let named = format!("{}: ", text::path(&reader.files[0].1));
             let said = said.strip_prefix(&*named).filter(|_| reader.is_single).unwrap_or(&said);
             gst::element_error!(source, gst::StreamError::Decode, ("{said}"));
-            // Frames before it are on their way; none comes after it.
+            // Earlier frames are under way; none comes after it.
             let _ = source.end_of_stream();
         }
     };
@@ -107,7 +107,7 @@ impl Reader {
         let number = self.next;
         self.next += 1;
         let Some(ready) = self.take(number).transpose()? else {
-            // A pipeline that is stopped takes no end either.
+            // A stopped pipeline does not accept the end either.
             let _ = source.end_of_stream();
             return Ok(());
         };
@@ -136,12 +136,12 @@ impl Reader {
             buffer.set_duration(duration.map(gst::ClockTime::from_nseconds));
             buffer.set_offset(number as u64);
         }
-        // A pipeline that is stopped takes no picture.
+        // A stopped pipeline accepts no picture.
         let _ = source.push_sample(&gst::Sample::builder().buffer(&buffer).caps(&caps).build());
         Ok(())
     }
 
-    /// The picture of that number; `None` behind the last.
+    /// The picture of that number; `None` after the last.
     fn take(&mut self, number: usize) -> Option<Result<Ready>> {
         if self.is_animation {
             if self.made.is_empty() {
@@ -153,7 +153,7 @@ impl Reader {
             return None;
         }
         if number == 0 {
-            // Its size shows for how many more there is memory.
+            // Its size shows how many more fit into memory.
             let first = read(&self.files[0], self.rate, self.luma_only);
             if let Ok(first) = &first {
                 let pixels = first.info.width() as usize * first.info.height() as usize;
@@ -170,7 +170,7 @@ impl Reader {
         )
     }
 
-    /// Starts threads for the pictures behind the first.
+    /// Starts threads for the pictures after the first.
     fn start(&mut self, count: usize) {
         for thread in 0..count {
             let (sender, made) = bounded(1);
@@ -189,7 +189,7 @@ impl Reader {
         }
     }
 
-    /// Starts the thread of an animation, whose pictures are made of those before.
+    /// Starts the thread of an animation, whose pictures build on the earlier ones.
     fn play(&mut self) {
         let (sender, made) = bounded(2);
         let ((path, named), rate, luma_only) = (self.files[0].clone(), self.rate, self.luma_only);
@@ -223,7 +223,7 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // Lets go of threads that wait for room.
+        // Releases threads that wait for room.
         self.made.clear();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
@@ -232,7 +232,7 @@ impl Drop for Reader {
 }
 
 fn read((path, named): &(PathBuf, PathBuf), rate: (i32, i32), luma_only: bool) -> Result<Ready> {
-    // A pipe would hold the run up until someone writes to it, whatever ends the run.
+    // A pipe would block the run until it has a writer, even if the run must end.
     if path.metadata().is_ok_and(|about| !about.is_file()) {
         return Err(Error::file("read", named)(std::io::Error::other("it is not a regular file")));
     }

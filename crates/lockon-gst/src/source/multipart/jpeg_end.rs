@@ -1,4 +1,4 @@
-//! Where a JPEG picture ends, from its own bytes as they arrive.
+//! Finds the end of a JPEG picture from its bytes as they arrive.
 
 /// Marker codes of ITU-T T.81, table B.1.
 const SOI: u8 = 0xD8;
@@ -9,15 +9,15 @@ const RST: std::ops::RangeInclusive<u8> = 0xD0..=0xD7;
 
 /// Finds the end of one JPEG picture in pieces of any size.
 ///
-/// Segments are skipped by their length, so the end of a thumbnail in them is not taken for the picture's.
+/// Segments are skipped by their length, so the end of a thumbnail in them does not count as the picture's.
 #[derive(Debug, Default)]
 pub(super) struct JpegEnd {
     state: State,
-    /// Bytes up to here were looked at.
+    /// Bytes up to here were scanned.
     seen: usize,
     /// The segment that is skipped is followed by compressed data.
     is_scan: bool,
-    /// Where the last compressed data begins, or the first byte that no JPEG has.
+    /// The start of the last compressed data, or of the first byte that no JPEG has.
     data: Option<usize>,
 }
 
@@ -100,8 +100,8 @@ impl JpegEnd {
         None
     }
 
-    /// Where a boundary may be that ends the picture: not within a segment, which may hold any bytes. `None`
-    /// before the compressed data.
+    /// The first place at which a boundary may end the picture: not within a segment, which may hold any
+    /// bytes. `None` before the compressed data.
     pub(super) fn data(&self) -> Option<usize> {
         self.data
     }

@@ -4,14 +4,14 @@
 //! parser does not wait for the boundary after it: many cameras send it with the next picture only.
 //!
 //! Servers differ, so a boundary may have more or fewer dashes than it should, lines may end in LF alone,
-//! headers may be missing, and rubbish may lie between the parts.
+//! headers may be missing, and garbage may lie between the parts.
 
 use super::jpeg_end::JpegEnd;
 
-/// Bytes that a picture may have; 8K from a camera has 10 MB.
+/// Maximum bytes of a picture; 8K from a camera has 10 MB.
 const MAX_PART: usize = 64 << 20;
 
-/// Bytes that the headers of a part may have.
+/// Maximum bytes of a part's headers.
 const MAX_HEAD: usize = 1 << 16;
 
 /// After so many parts without a JPEG the stream is of another kind.
@@ -20,21 +20,21 @@ const MAX_OTHER_PARTS: u32 = 10;
 /// Dashes and line breaks around a boundary.
 const MAX_DASHES: usize = 16;
 
-/// How every JPEG picture begins.
+/// The beginning of every JPEG picture.
 const JPEG: [u8; 2] = [0xFF, 0xD8];
 
-/// Takes the pictures out of a response.
+/// Extracts the pictures from a response.
 #[derive(Debug, Default)]
 pub(super) struct Parser {
     /// The boundary without the dashes around it; empty while it is not known.
     boundary: Vec<u8>,
-    /// Bytes that came and are not used up.
+    /// Received bytes that are not used yet.
     bytes: Vec<u8>,
     state: State,
     /// Bytes of the headers so far.
     head: usize,
     part: Part,
-    /// Parts since the last JPEG that are none.
+    /// Parts since the last JPEG that are no JPEG.
     others: u32,
 }
 
@@ -64,13 +64,13 @@ impl Parser {
         Self { boundary: boundary.trim().trim_matches('-').into(), ..Self::default() }
     }
 
-    /// Takes in some bytes of the response, and gives each picture that they complete to `deliver`.
+    /// Reads some bytes of the response, and passes each picture that they complete to `deliver`.
     ///
     /// # Errors
     /// If the response has something else than JPEG pictures, in words.
     pub(super) fn push(&mut self, bytes: &[u8], mut deliver: impl FnMut(&[u8])) -> Result<(), String> {
         self.bytes.extend_from_slice(bytes);
-        // Bytes in front of this are used up.
+        // Bytes before this are used.
         let mut start = 0;
         while let Some(used) = self.step(start, &mut deliver)? {
             start += used;
@@ -203,7 +203,7 @@ fn trim_dashes(line: &[u8]) -> &[u8] {
     &line[start..end]
 }
 
-/// How many bytes lie in front of the next boundary and its line break, if one begins at `from` or later.
+/// The number of bytes before the next boundary and its line break, if one begins at `from` or later.
 fn boundary_after(bytes: &[u8], from: usize, boundary: &[u8]) -> Option<usize> {
     if boundary.is_empty() {
         return None;
@@ -227,7 +227,7 @@ fn header(line: &[u8]) -> Option<(&str, &str)> {
 mod tests {
     use super::*;
 
-    /// A JPEG as far as its end is concerned, with a line that looks like one of the protocol in its comment.
+    /// A minimal JPEG with a correct end, and a comment that looks like a line of the protocol.
     fn picture(number: u8) -> Vec<u8> {
         let mut bytes = vec![0xFF, 0xD8, 0xFF, 0xFE, 0, 16];
         bytes.extend(b"\r\n--frame\r\nx:y");
@@ -274,7 +274,7 @@ mod tests {
             ("", format!("--frame\r\n{with_length}\r\n"), "\r\n"),
             ("other", format!("--frame\r\n{with_length}X-Extra: a\r\n\r\n"), "\r\n"),
             ("frame", format!("{with_length}\r\n"), "\r\n--frame\r\n"),
-            // Lengths that are wrong, empty lines that are too many, rubbish in between.
+            // Wrong lengths, too many empty lines, garbage in between.
             ("frame", "--frame\r\nContent-Length: 0\r\n\r\n".into(), "\r\n"),
             ("frame", "--frame\r\nContent-Length: 99999\r\n\r\n".into(), "\r\n"),
             ("frame", format!("\r\n\r\n--frame\r\n{with_length}\r\n\r\n"), "\0\0\0 \n\0"),
