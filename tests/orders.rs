@@ -341,7 +341,8 @@ fn auto_goes_over_to_a_pyramid_where_a_picture_takes_long_and_a_repeated_run_doe
         Job { searched: Some(searched), threads, control, ..Job::default() }
     };
     let driven = drive(&job(SearchMethod::Auto, 2), &pictures, &[]);
-    let Event::Control { frame: 32, order: Order::Change(change), refused: None } = &driven.orders[0] else {
+    let Event::Control { frame: 32, order: Order::Change(change), refused: None, .. } = &driven.orders[0]
+    else {
         panic!("{:?}", driven.orders)
     };
     assert_eq!(**change, Change { search: Some(SearchMethod::Pyramid), ..Change::default() });
@@ -662,4 +663,13 @@ fn a_template_that_is_added_while_frames_pass_becomes_a_track_where_matches_do()
     assert!((10..20).contains(&asked_at(&second).unwrap()), "{:?}", asked_at(&second));
     // The track that the removed template found is still followed.
     assert_eq!(first.last().unwrap().0, FRAMES - 1);
+    // Outputs get the search after each change.
+    let after = |event: &Event| match event {
+        Event::Control { search: Some(search), .. } => search.clone(),
+        other => panic!("{other:?}"),
+    };
+    let names =
+        |event| after(event).templates.iter().map(|sought| sought.name.to_string()).collect::<Vec<_>>();
+    assert_eq!(driven.orders.iter().map(names).collect::<Vec<_>>(), [vec!["a", "b"], vec!["b"]]);
+    assert!(driven.orders.iter().all(|event| after(event).max_matches == LIMITS.max_matches));
 }

@@ -84,7 +84,38 @@ pub enum Event {
         /// Why it was not done, if it was not.
         #[serde(skip_serializing_if = "Option::is_none")]
         refused: Option<String>,
+        /// The search from that frame on, if the order changed it. In no results file.
+        #[serde(skip)]
+        search: Option<Arc<SearchRecord>>,
     },
+}
+
+/// The search of a run at some moment.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct SearchRecord {
+    /// The templates, in the order of their matches in results.
+    pub templates: Vec<SoughtRecord>,
+    /// Minimum score of a match.
+    pub min_score: f64,
+    /// Maximum matches of each template in a frame.
+    pub max_matches: usize,
+    /// Maximum overlap of two matches of one template: intersection over union.
+    pub max_overlap: f64,
+    /// The box that is searched: `X,Y,W,H`. The whole frame if there is none.
+    pub roi: Option<String>,
+    /// The adaptive threshold: `METHOD:BLOCK:VALUE[:inv]`.
+    pub threshold: Option<String>,
+}
+
+/// A template of a search.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SoughtRecord {
+    /// Its name in matches.
+    pub name: Arc<str>,
+    /// Its width at scale 1.
+    pub w: usize,
+    /// Its height at scale 1.
+    pub h: usize,
 }
 
 /// The run: the input, the job, the device.

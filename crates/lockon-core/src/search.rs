@@ -8,6 +8,7 @@ use crate::config::{Angles, Limits, LumaRange, Scales, SearchMethod, ThresholdSp
 use crate::control::Control;
 use crate::error::{Bytes, Error, Result};
 use crate::frame::{Frame, Rect, Size, VideoFormat};
+use crate::results::{SearchRecord, SoughtRecord};
 use crate::template::{self, Bank, Template};
 
 /// The search in every frame. It can be changed between two frames: see [`Self::changed`].
@@ -176,6 +177,23 @@ impl Search {
             search: if_new(self.method, &before.method),
             roi: if_new(self.roi, &before.roi),
             threshold: if_new(self.threshold, &before.threshold),
+        }
+    }
+
+    /// The search as outputs get it.
+    pub fn record(&self) -> SearchRecord {
+        let Limits { min_score, max_matches, max_overlap } = self.limits;
+        let sought = |template: &Template| {
+            let Size { width: w, height: h } = template.size();
+            SoughtRecord { name: template.name().clone(), w, h }
+        };
+        SearchRecord {
+            templates: self.templates.iter().map(sought).collect(),
+            min_score,
+            max_matches,
+            max_overlap,
+            roi: self.roi.map(|roi| roi.to_string()),
+            threshold: self.threshold.map(|threshold| threshold.to_string()),
         }
     }
 
@@ -417,6 +435,26 @@ mod tests {
                 assert_eq!(as_told(&one.changed(&read).unwrap()), as_told(other), "{text}");
             }
         }
+    }
+
+    #[test]
+    fn the_record_of_a_search_has_its_templates_and_all_that_was_set() {
+        let change = Change {
+            remove: vec!["a".into()],
+            add: vec![template("b", 11), template("c", 8)],
+            min_score: Some(0.5),
+            roi: Some(Some(Rect::new(1, 2, 30, 40))),
+            threshold: Some(Some("mean:31:5".parse().unwrap())),
+            ..Change::default()
+        };
+        let record = search(&["a", "b"]).changed(&change).unwrap().record();
+        assert_eq!(
+            serde_json::to_value(&record).unwrap(),
+            serde_json::json!({
+                "templates": [{ "name": "b", "w": 11, "h": 7 }, { "name": "c", "w": 8, "h": 7 }],
+                "min_score": 0.5, "max_matches": 1, "max_overlap": 0.3, "roi": "1,2,30,40", "threshold": "mean:31:5",
+            })
+        );
     }
 
     #[test]

@@ -25,7 +25,6 @@
 //! | `shown.rs` | a run's data for the page |
 //! | `video.rs` | the current state of a run |
 //! | `recent_events.rs` | the last events of its tracks |
-//! | `searched.rs` | the current search, after all changes |
 //! | `history.rs` | the records of the last frames |
 //! | `memory.rs` | the memory limit for kept frames, over all runs |
 //! | `sink.rs` | the sink |
@@ -49,7 +48,6 @@ mod picture;
 mod recent_events;
 mod rehearsal;
 mod resize;
-mod searched;
 mod shown;
 mod sink;
 mod video;

@@ -8,7 +8,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 
-use lockon_core::config::Limits;
 use lockon_core::control::Control;
 use lockon_core::error::Result;
 use lockon_core::frame::{Circumstances, Frame, FrameMeta, Picture, PixelFormat, Plane, Size, VideoFormat};
@@ -156,8 +155,7 @@ pub(super) fn shown() -> Shown {
         is_live: false,
         every: 1,
         length_ns: None,
-        limits: Limits::default(),
-        roi: None,
+        search: Arc::default(),
         waits: false,
         kept: 0,
         frame_bytes: SIZE.area(),

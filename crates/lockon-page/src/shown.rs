@@ -1,8 +1,10 @@
 //! A run's data for the page.
 
-use lockon_core::config::{Limits, Zone};
+use std::sync::Arc;
+
+use lockon_core::config::Zone;
 use lockon_core::control::Control;
-use lockon_core::frame::Rect;
+use lockon_core::results::SearchRecord;
 use lockon_core::surface::Traffic;
 use lockon_core::text;
 use lockon_gst::source::Input;
@@ -38,10 +40,8 @@ pub(super) struct Shown {
     pub(super) can_jump: bool,
     /// The zones at its start.
     pub(super) zones: Vec<Zone>,
-    /// The limits of matches at its start.
-    pub(super) limits: Limits,
-    /// The box searched at its start; `None` is the whole frame.
-    pub(super) roi: Option<Rect>,
+    /// The search at its start.
+    pub(super) search: Arc<SearchRecord>,
     /// True if the run has nothing to do until a box is drawn: it pauses at its first frame.
     pub(super) waits: bool,
     /// Frames that it always keeps.
@@ -81,8 +81,7 @@ impl Shown {
             is_live,
             every: request.every,
             length_ns: run.length_ns(),
-            limits: request.limits(),
-            roi: request.roi,
+            search: run.search().record().into(),
             waits: request.is_idle() && !request.display && !is_live,
             kept: if request.display { window::KEPT } else { 0 },
             frame_bytes: run.format().bytes(),

@@ -11,9 +11,8 @@ use tokio::sync::watch;
 
 use lockon_core::frame::{Frame, Picture, VideoFormat};
 use lockon_core::locks::lock;
-use lockon_core::orders::Order;
 use lockon_core::ports::Delivery;
-use lockon_core::results::{Event, FrameRecord, RunRecord, Summary};
+use lockon_core::results::{Event, FrameRecord, RunRecord, SearchRecord, Summary};
 use lockon_core::text;
 
 use super::feed::{Feed, Look};
@@ -21,7 +20,6 @@ use super::folder::Folder;
 use super::history::History;
 use super::memory::{MemoryBudget, Reservation};
 use super::recent_events::{RecentEvents, ShownEvent, ShownZone};
-use super::searched::Searched;
 use super::{KEPT, Shown};
 
 /// Maximum frames kept while a browser draws a box on a still picture: eight seconds.
@@ -82,7 +80,7 @@ struct State {
     run: Option<Arc<RunRecord>>,
     newest: Option<Newest>,
     history: History,
-    search: Searched,
+    search: Arc<SearchRecord>,
     names: BTreeMap<u32, String>,
     log: VecDeque<Logged>,
     recent_events: RecentEvents,
@@ -147,7 +145,7 @@ pub(super) struct Status {
     backend: Option<&'static str>,
     device: Option<String>,
     decoder: Option<String>,
-    search: Searched,
+    search: Arc<SearchRecord>,
     viewers: usize,
     names: BTreeMap<u32, String>,
     zones: Vec<ShownZone>,
@@ -185,7 +183,7 @@ impl Video {
             waits: AtomicBool::new(shown.waits),
             masks: AtomicUsize::new(0),
             state: Mutex::new(State {
-                search: Searched::new(shown.limits, shown.roi),
+                search: shown.search.clone(),
                 recent_events: RecentEvents::new(shown.zones.clone()),
                 ..State::default()
             }),
@@ -236,7 +234,6 @@ impl Video {
             words.chain([&mut run.input]).for_each(|word| *word = folder.hide(word));
         }
         let mut state = self.state();
-        state.search.begin(&run);
         state.run = Some(Arc::new(run));
         drop(state);
         if self.waits.load(Ordering::Relaxed) {
@@ -301,14 +298,14 @@ impl Video {
             Event::Caps { frame, width, height, format, .. } => {
                 (frame, format!("frames are {width}x{height} {format} from now on"))
             }
-            Event::Control { frame, order, refused: None } => {
-                match order {
-                    Order::Change(change) => state.search.change(change),
-                    order => state.recent_events.obey(*frame, order),
+            Event::Control { frame, order, refused: None, search } => {
+                match search {
+                    Some(search) => state.search = search.clone(),
+                    None => state.recent_events.obey(*frame, order),
                 }
                 (frame, order.to_string())
             }
-            Event::Control { frame, order, refused: Some(reason) } => {
+            Event::Control { frame, order, refused: Some(reason), .. } => {
                 (frame, format!("refused to {order}: {}", self.for_people(reason)))
             }
         };

@@ -20,6 +20,7 @@ use lockon_core::overlay::Crop;
 use lockon_core::paced::Paced;
 use lockon_core::ports::Sink;
 use lockon_core::results::{CommandRecord, RunRecord, Summary};
+use lockon_core::search::Search;
 use lockon_core::surface::Traffic;
 use lockon_core::text;
 use lockon_gst::clips::{self, Clips};
@@ -332,6 +333,11 @@ impl Run {
     /// The request.
     pub fn request(&self) -> &Request {
         &self.request
+    }
+
+    /// The search at the start. Orders change it.
+    pub fn search(&self) -> &Search {
+        &self.setup.search
     }
 
     /// Counts the bytes that the run moves.

@@ -257,7 +257,7 @@ impl Sink for ResultsToLine {
     }
 
     fn note(&mut self, event: &Event) -> Result<()> {
-        let Event::Control { frame, order, refused } = event else { return Ok(()) };
+        let Event::Control { frame, order, refused, .. } = event else { return Ok(()) };
         let is_taken_back = matches!(order, Order::Change(_)) && self.element.imp().hear_of_change();
         if let (Some(reason), false) = (refused, is_taken_back) {
             self.element.imp().refuse(&format!("frame {frame}: cannot {order}: {reason}"));

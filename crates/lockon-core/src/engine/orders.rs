@@ -3,6 +3,7 @@
 //! Orders about the search are carried out when a frame is submitted, those about tracks when its results are
 //! decided; outputs get both before that frame's results.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::relay::Work;
@@ -11,7 +12,7 @@ use crate::change::Change;
 use crate::error::{Error, Result};
 use crate::frame::{Frame, Size};
 use crate::orders::{Asked, Order};
-use crate::results::Event;
+use crate::results::{Event, SearchRecord};
 use crate::search::Search;
 use crate::text;
 
@@ -23,12 +24,14 @@ pub(super) struct Carried {
     frame: u64,
     asked: Asked,
     outcome: Result<()>,
+    /// The search after it, if it was carried out.
+    search: Option<Arc<SearchRecord>>,
 }
 
 impl Carried {
     pub(super) fn new(frame: u64, asked: Asked) -> Self {
         let outcome = asked.as_before();
-        Self { frame, asked, outcome }
+        Self { frame, asked, outcome, search: None }
     }
 
     /// True if it was carried out, or will be.
@@ -98,11 +101,11 @@ impl Engine<'_> {
         let next = run.in_flight.front().expect("called with a frame in flight").frame.clone();
         let frame = next.meta.index;
         while run.carried.front().is_some_and(|carried| carried.frame <= frame) {
-            let Some(Carried { frame, asked, outcome }) = run.carried.pop_front() else { break };
+            let Some(Carried { frame, asked, outcome, search }) = run.carried.pop_front() else { break };
             if let (Order::Change(change), Ok(())) = (&asked.order, &outcome) {
                 change.add.iter().for_each(|template| run.tally.expect(template.name()));
             }
-            self.tell_order(run, frame, asked, outcome)?;
+            self.tell_order(run, frame, asked, outcome.map(|()| search))?;
         }
         for asked in self.control.orders.due(frame) {
             let done = asked.as_before().and_then(|()| {
@@ -113,7 +116,7 @@ impl Engine<'_> {
                 let recent = self.control.recent_frames().clone();
                 self.tracker.obey(&asked.order, &next, &recent)
             });
-            self.tell_order(run, frame, asked, done)?;
+            self.tell_order(run, frame, asked, done.map(|()| None))?;
         }
         Ok(())
     }
@@ -140,7 +143,14 @@ impl Engine<'_> {
         }
     }
 
-    fn tell_order(&mut self, run: &mut Run, frame: u64, asked: Asked, outcome: Result<()>) -> Result<()> {
+    /// Answers an order and reports it. The outcome has the search after it, if it changed the search.
+    fn tell_order(
+        &mut self,
+        run: &mut Run,
+        frame: u64,
+        asked: Asked,
+        outcome: Result<Option<Arc<SearchRecord>>>,
+    ) -> Result<()> {
         let refused = outcome.as_ref().err().map(|error| match error {
             Error::Order { reason, .. } => text::for_people(reason),
             error => in_words(error),
@@ -149,8 +159,9 @@ impl Engine<'_> {
             run.refusals.warn(Instant::now(), || format!("frame {frame}: {error}"));
         }
         let order = asked.order.clone();
-        asked.answer(outcome.map(|()| frame));
-        let event = Event::Control { frame, order, refused };
+        let search = outcome.as_ref().ok().cloned().flatten();
+        asked.answer(outcome.map(|_| frame));
+        let event = Event::Control { frame, order, refused, search };
         self.tell(run, |sink| sink.note(&event))
     }
 }
@@ -207,7 +218,10 @@ pub(super) fn changed(search: &Search, due: &mut [Carried], frame: Size) -> Opti
             Ok(changed)
         });
         if let Some(changed) = change {
-            carried.outcome = changed.map(|changed| after = Some(changed));
+            carried.outcome = changed.map(|changed| {
+                carried.search = Some(changed.record().into());
+                after = Some(changed);
+            });
         }
     }
     after

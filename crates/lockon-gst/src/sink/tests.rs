@@ -381,6 +381,7 @@ fn zones_are_drawn_and_orders_move_and_remove_them() {
         frame: 1,
         order,
         refused: refused.map(str::to_owned),
+        search: None,
     };
     let orders = [
         None,

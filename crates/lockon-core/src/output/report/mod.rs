@@ -286,7 +286,7 @@ impl Sink for Report {
             Event::Caps { frame, width, height, format, .. } => {
                 format!("frame {frame}: frames are {width}x{height} {format} from here on")
             }
-            Event::Control { frame, order, refused } => {
+            Event::Control { frame, order, refused, .. } => {
                 let refused =
                     refused.as_ref().map_or_else(String::new, |reason| format!(" (refused: {reason})"));
                 format!("frame {frame}: asked to {order}{refused}")
@@ -492,9 +492,8 @@ mod tests {
             for (name, refused) in [("late", None), ("never", None), ("refused", Some("no".into()))] {
                 let picture = crate::reference::picture(Size::new(9, 7));
                 let change = Change::adding(Template::new(name, picture, None).unwrap());
-                report
-                    .note(&Event::Control { frame: 1, order: Order::Change(change.into()), refused })
-                    .unwrap();
+                let order = Order::Change(change.into());
+                report.note(&Event::Control { frame: 1, order, refused, search: None }).unwrap();
             }
             let matches = vec![samples::found("late")];
             samples::deliver(report, FrameRecord { frame: 1, matches, ..FrameRecord::default() }).unwrap();
