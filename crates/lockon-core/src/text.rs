@@ -87,10 +87,19 @@ pub fn without_secrets(text: &str) -> Cow<'_, str> {
     clean.into()
 }
 
+/// True for the scheme of an address, such as `rtsp` (RFC 3986, section 3.1).
+pub fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(is_of_scheme)
+}
+
+/// True for a character that schemes of addresses have.
+fn is_of_scheme(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "+-.".contains(c)
+}
+
 /// As [`without_secrets`], for a text that is one address, white space and quotes included.
 pub fn address_without_secrets(address: &str) -> Cow<'_, str> {
-    let is_scheme = |scheme: &str| scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
-    let parts = address.split_once("://").filter(|(scheme, _)| is_scheme(scheme));
+    let parts = address.split_once("://").filter(|(scheme, _)| scheme.chars().all(is_of_scheme));
     let login = parts.and_then(|(scheme, rest)| login(scheme, rest));
     let start = |(scheme, rest): (&str, &str)| scheme.len() + "://".len() + slashes(scheme, rest);
     let open = match (parts, login) {
@@ -117,8 +126,7 @@ pub fn has_raw_login(address: &str) -> bool {
 fn logins(text: &str) -> Vec<(usize, usize)> {
     let starts = text.match_indices("://").map(|(at, mark)| (at, at + mark.len()));
     let login = |(scheme_end, start): (usize, usize)| {
-        let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
-        let scheme = text[..scheme_end].trim_end_matches(is_scheme).len();
+        let scheme = text[..scheme_end].trim_end_matches(is_of_scheme).len();
         let (name, rest) = (&text[scheme..scheme_end], &text[start..]);
         let word = &rest[..address_length(text, scheme, start)];
         let at = self::login(name, word).or_else(|| {
@@ -170,7 +178,7 @@ fn address_length(text: &str, scheme: usize, start: usize) -> usize {
 }
 
 fn begins_with_scheme(text: &str) -> bool {
-    let scheme = text.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    let scheme = text.trim_start_matches(is_of_scheme);
     scheme.len() < text.len() && scheme.starts_with("://")
 }
 

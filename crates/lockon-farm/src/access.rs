@@ -151,7 +151,7 @@ impl Access {
             }
             match address.split_once("://") {
                 None | Some(("nats" | "tls", _)) => {}
-                Some((scheme, _)) if is_scheme(scheme) => {
+                Some((scheme, _)) if text::is_scheme(scheme) => {
                     return Err(usage(&format!("{scheme}:// is not known")));
                 }
                 // It may be a part of a password.
@@ -219,10 +219,6 @@ impl Access {
     }
 }
 
-fn is_scheme(text: &str) -> bool {
-    text.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
-}
-
 /// A list of servers without passwords. A server may be named without its scheme, and a password may have a
 /// comma: so everything is hidden up to the last `@` of an address, and of the addresses without a scheme
 /// behind it.
@@ -241,7 +237,7 @@ fn shown(servers: &str) -> String {
         let (scheme, rest) =
             address.split_once("://").map_or(("", &**address), |(scheme, rest)| (scheme, rest));
         let Some(at) = rest.rfind('@') else { return text::without_secrets(address).into_owned() };
-        let scheme = if is_scheme(scheme) { scheme } else { "" };
+        let scheme = if text::is_scheme(scheme) { scheme } else { "" };
         let mark = if scheme.is_empty() { "" } else { "://" };
         format!("{scheme}{mark}{}{}", text::HIDDEN, text::without_secrets(&rest[at..]))
     };

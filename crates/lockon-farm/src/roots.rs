@@ -13,6 +13,7 @@ use std::sync::Arc;
 use super::job::Job;
 use lockon_core::error::{Error, Result};
 use lockon_core::files::folder_of;
+use lockon_core::text;
 use lockon_gst::source::{Input, Pictures, Uri};
 use lockon_run::request::Request;
 use lockon_run::run::Video;
@@ -49,11 +50,9 @@ impl FromStr for Allowed {
             return Ok(Self::Camera);
         }
         let (scheme, host) = text.split_once("://").unwrap_or((text, ""));
-        let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-            && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));
         let plain = Uri::from(text).plain_host();
         let is_host = plain.as_deref() == Some(&*host.trim_matches(['[', ']']).to_ascii_lowercase());
-        if !is_scheme || !(host.is_empty() || is_host) {
+        if !text::is_scheme(scheme) || !(host.is_empty() || is_host) {
             return refuse(
                 "expected camera, a scheme such as rtsp, or a scheme and a host without port and path, rtsp://10.0.0.7",
             );

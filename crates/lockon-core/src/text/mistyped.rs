@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::{HIDDEN, authority};
+use super::{HIDDEN, authority, is_of_scheme};
 
 /// Maximum words of a line that may belong to the name of a file, on either side.
 const MAX_WORDS: usize = 8;
@@ -53,7 +53,7 @@ fn login(word: &str) -> Option<(usize, usize)> {
 /// Bytes of a scheme with some of its `://`: `rtsp:/`, `rtsp//`. More than these three are none: a password
 /// may begin with a slash.
 fn scheme_length(text: &str) -> usize {
-    let rest = text.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "+-.".contains(c));
+    let rest = text.trim_start_matches(is_of_scheme);
     let scheme = text.len() - rest.len();
     let sign = [":/", "//"].into_iter().find(|sign| scheme > 0 && rest.starts_with(sign));
     sign.map_or(0, |sign| scheme + sign.len())

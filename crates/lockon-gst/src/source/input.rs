@@ -44,10 +44,7 @@ impl Input {
         let path = Path::new(typed);
         // A name that is not text is a path.
         let text = typed.to_str().unwrap_or("/");
-        let has_scheme = text.split_once("://").is_some_and(|(scheme, _)| {
-            scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-                && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
-        });
+        let has_scheme = text.split_once("://").is_some_and(|(scheme, _)| text::is_scheme(scheme));
         let pictures = Pictures::typed(path).filter(|_| !has_scheme);
         Ok(match text.strip_prefix("camera") {
             _ if text.is_empty() => {
