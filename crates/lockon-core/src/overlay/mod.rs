@@ -133,9 +133,8 @@ impl Drawing {
     }
 
     /// Draws a user's selection in a picture of `size`: the boxes that are `kept`, each with its number, and
-    /// the `current` one, around which the picture is darker. `hint` is written along the edge that is
-    /// farther from the current box: the lower one, or the upper one.
-    pub fn selection(&mut self, kept: &[(usize, Rect)], current: Option<Rect>, hint: &str, size: Size) {
+    /// the `current` one, around which the picture is darker.
+    pub fn selection(&mut self, kept: &[(usize, Rect)], current: Option<Rect>, size: Size) {
         self.start(size);
         let style = Style::for_height(size.height);
         let whole = Area::of(Rect::whole(size));
@@ -162,8 +161,6 @@ impl Drawing {
         for (number, rect) in kept {
             style.draw_label(self, Area::of(*rect), KEPT, &number.to_string(), &mut taken);
         }
-        let is_low = current.is_some_and(|rect| 2 * rect.y + rect.h > size.height);
-        style.write_at(self, (0, if is_low { 0 } else { size.height }), hint);
     }
 
     /// Lines over a picture of `size` by which places in it can be read: one every 100 pixels with its
@@ -228,8 +225,8 @@ pub fn draw_split(canvas: &mut Canvas<'_>, mask: PlaneRef<'_>) {
 }
 
 /// Draws [`Drawing::selection`] into a picture.
-pub fn draw_selection(canvas: &mut Canvas<'_>, kept: &[(usize, Rect)], current: Option<Rect>, hint: &str) {
-    draw(canvas, |drawing, size| drawing.selection(kept, current, hint, size));
+pub fn draw_selection(canvas: &mut Canvas<'_>, kept: &[(usize, Rect)], current: Option<Rect>) {
+    draw(canvas, |drawing, size| drawing.selection(kept, current, size));
 }
 
 /// Draws [`Drawing::strip`] below a picture.

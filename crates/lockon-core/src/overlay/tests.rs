@@ -418,7 +418,15 @@ fn hash_of_all(format: PixelFormat) -> u64 {
         ];
         for current in [None, Some(Rect::new(width / 3, height / 3, width / 4, height / 5))] {
             let mut picture = uneven(format, size);
-            picture.draw(|canvas| draw_selection(canvas, &kept, current, "Enter: done, Esc: stop"));
+            picture.draw(|canvas| {
+                draw_selection(canvas, &kept, current);
+                // The first versions wrote a hint along the lower edge.
+                draw(canvas, |drawing, size| {
+                    drawing.start(size);
+                    let style = Style::for_height(size.height);
+                    style.write_at(drawing, (0, size.height), "Enter: done, Esc: stop");
+                });
+            });
             take(&picture);
         }
         let mut picture = uneven(format, size);

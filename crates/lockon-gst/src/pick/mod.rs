@@ -271,7 +271,7 @@ impl Picker {
         let painted = self.painter.paint_above_strip(
             frame,
             times,
-            |canvas| overlay::draw_selection(canvas, &kept, selection.current, ""),
+            |canvas| overlay::draw_selection(canvas, &kept, selection.current),
             |canvas| overlay::draw_strip(canvas, layout, frame.format.size, &strip),
         );
         self.shown += 1;

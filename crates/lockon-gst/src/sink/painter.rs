@@ -256,7 +256,7 @@ impl Painter {
         let view =
             |(index, (data, &stride))| PlaneMut::new(data, self.pixels.plane_size(index, size), stride);
         let views = planes.enumerate().map(view).collect();
-        overlay::draw_selection(&mut overlay::Canvas::new(views, self.pixels, size), &[], Some(dragged), "");
+        overlay::draw_selection(&mut overlay::Canvas::new(views, self.pixels, size), &[], Some(dragged));
         drop(target);
         Ok(buffer)
     }
