@@ -229,7 +229,7 @@ impl Film {
         self.length_ns.filter(|_| matches!(self.reach, Reach::Seek | Reach::Recount))
     }
 
-    /// The time of the shown frame; for one without a time, an estimate from its number.
+    /// The time of the shown frame.
     pub(super) fn shown_ns(&self) -> u64 {
         self.time_of(self.shown())
     }
@@ -297,7 +297,8 @@ impl Film {
         self.spec.as_ref().is_some_and(|spec| spec.is_real_time().unwrap_or(false))
     }
 
-    fn time_of(&self, frame: &Frame) -> u64 {
+    /// The time of a frame; for one without a time, an estimate from its number.
+    pub(super) fn time_of(&self, frame: &Frame) -> u64 {
         let counted = || frame.meta.index.saturating_mul(self.interval_ns());
         frame.meta.pts_ns.unwrap_or_else(counted)
     }

@@ -68,8 +68,6 @@ pub struct Picker {
     selection: Selection,
     /// The accepted boxes, each with its frame.
     picked: Vec<Picked>,
-    /// The places of accepted boxes on the bar.
-    marks: Vec<f64>,
     /// True while the mouse is pressed on the strip.
     is_on_bar: bool,
     /// The number of shown pictures.
@@ -116,8 +114,7 @@ impl Picker {
             return Err(fault(sink::NO_WINDOW.to_owned()));
         }
         let selection = Selection::new(film.shown().format.size);
-        let (picked, marks, is_on_bar) = (Vec::new(), Vec::new(), false);
-        let (shown, is_closed) = (0, false);
+        let (picked, is_on_bar, shown, is_closed) = (Vec::new(), false, 0, false);
         let mut picker = Self {
             actions,
             running,
@@ -127,7 +124,6 @@ impl Picker {
             film,
             selection,
             picked,
-            marks,
             is_on_bar,
             shown,
             is_closed,
@@ -227,13 +223,10 @@ impl Picker {
 
     /// Notes the frame of each accepted box, and removes those that were withdrawn.
     fn note_picked(&mut self) {
-        let count = self.selection.kept.len();
-        self.picked.truncate(count);
-        self.marks.truncate(count);
+        self.picked.truncate(self.selection.kept.len());
         for rect in &self.selection.kept[self.picked.len()..] {
             let (frame, from) = (self.film.shown().clone(), self.film.moment());
             self.picked.push(Picked { rect: *rect, frame, from });
-            self.marks.extend(place(&self.film));
         }
     }
 
@@ -267,7 +260,8 @@ impl Picker {
         let kept: Vec<_> = here.map(|(index, picked)| (index + 1, picked.rect)).collect();
         let hints = hints(film, selection);
         let hints: Vec<_> = hints.iter().map(String::as_str).collect();
-        let strip = Strip { place: place(film), marks: &self.marks, labels: &labels, hints: &hints };
+        let marks: Vec<_> = self.picked.iter().filter_map(|picked| place(film, &picked.frame)).collect();
+        let strip = Strip { place: place(film, frame), marks: &marks, labels: &labels, hints: &hints };
         let painted = self.painter.paint_above_strip(
             frame,
             times,
@@ -284,7 +278,7 @@ impl Picker {
 /// A painter for the frame that is shown, above its strip.
 fn painter_for(film: &Film) -> Result<(Painter, StripLayout)> {
     let format: &VideoFormat = &film.shown().format;
-    let (labels, place) = (labels(film), place(film));
+    let (labels, place) = (labels(film), place(film, film.shown()));
     let strip = Strip { place, labels: &labels, ..Strip::default() };
     let layout = StripLayout::new(format.size, &strip);
     let painter = Painter::with_strip(format, layout.size).map_err(|error| fault(error.to_string()))?;
@@ -303,12 +297,12 @@ fn merged(before: Option<Step>, step: Step) -> (Option<Step>, Step) {
     }
 }
 
-/// Returns the position of the shown frame in the video, from 0 to 1; `None` if it is not known.
-fn place(film: &Film) -> Option<f64> {
+/// Returns the position of a frame in the video, from 0 to 1; `None` if it is not known.
+fn place(film: &Film, frame: &Frame) -> Option<f64> {
     let length = film.length_ns()?;
     // The last frame begins a frame before the end.
     let last = length.saturating_sub(film.interval_ns()).max(1);
-    Some((film.shown_ns() as f64 / last as f64).min(1.0))
+    Some((film.time_of(frame) as f64 / last as f64).min(1.0))
 }
 
 /// Returns the number or time of the frame that is shown, as labels of several lengths. The length of each
@@ -392,7 +386,6 @@ mod tests {
             film,
             selection: Selection::new(FRAME),
             picked: Vec::new(),
-            marks: Vec::new(),
             is_on_bar: false,
             shown: 0,
             is_closed: false,
