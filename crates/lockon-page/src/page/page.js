@@ -19,6 +19,7 @@ const make = (tag, text, name) => {
 };
 const colour = (id) => COLOURS[(id - 1) % COLOURS.length];
 const shape = (id) => SHAPES[(id - 1) % SHAPES.length];
+const isOver = (status) => status?.state === 'ended';
 // A name that is safe in an address.
 const proper = (name) => (['.', '..'].includes(name) ? '' : name);
 const percentile = (values, share) => [...values].sort((a, b) => a - b)[Math.min(values.length - 1, Math.floor(values.length * share))];
@@ -71,7 +72,7 @@ class Look {
       this.tries = 0;
       if (typeof data === 'string') {
         const status = JSON.parse(data);
-        this.ended = status.state === 'ended';
+        this.ended = isOver(status);
         this.status(status);
       } else {
         this.take(data, socket);
@@ -426,7 +427,7 @@ class View {
   }
 
   press(x, y) {
-    if (!this.shown || this.status?.state === 'ended') return;
+    if (!this.shown || isOver(this.status)) return;
     this.keyBox = null;
     this.hold();
     this.drag = { from: [x, y], to: [x, y], is: false };
@@ -583,7 +584,7 @@ class View {
       if (this.correcting !== null) return `Draw the right box of track ${this.correcting}. Esc cancels.`;
       if (this.keyBox) return 'Arrows move the box, Shift and arrows resize it, Enter finishes.';
       if (!status || status.state === 'opening') return 'Opening the video …';
-      if (status.state === 'ended') return '';
+      if (isOver(status)) return '';
       if (status.state === 'stalled') return 'No frames from the source. Waiting …';
       if (this.corners.length > 2) return 'Click the next corner, or the first one to finish (Enter).';
       if (this.corners.length) return 'Click the next corner of the zone. Esc cancels.';
@@ -598,7 +599,7 @@ class View {
 
   // A report has arrived.
   report(status) {
-    const before = this.status;
+    const [before, over] = [this.status, isOver(status)];
     this.status = status;
     $('video').dataset.is = status.state;
     document.title = `${status.title} – lockon`;
@@ -608,17 +609,17 @@ class View {
     $('state').textContent = status.state;
     this.showTransport(status);
     this.showEnd(status);
-    this.showZones(status.zones, status.state === 'ended');
+    this.showZones(status.zones, over);
     this.showHappenings(status.happened);
     $('view').hidden = !status.search.threshold;
     if (!status.search.threshold && this.mask) this.toggleMask(true);
-    this.showSearch(status.search, status.state === 'ended');
-    $('tools').hidden = status.state === 'ended';
+    this.showSearch(status.search, over);
+    $('tools').hidden = over;
     $('drawn-name').placeholder = this.freeName;
-    for (const id of ['pause', 'step', 'speed', 'stop', 'clear', 'view', 'correct', 'forget']) $(id).disabled = status.state === 'ended';
+    for (const id of ['pause', 'step', 'speed', 'stop', 'clear', 'view', 'correct', 'forget']) $(id).disabled = over;
     // Also for the keyboard.
-    for (const id of ['limits', 'thresholding']) $(id).inert = status.state === 'ended';
-    $('file').disabled = status.state === 'ended';
+    for (const id of ['limits', 'thresholding']) $(id).inert = over;
+    $('file').disabled = over;
     $('save').download = `${status.name.replace(/[^\w.-]+/g, '_')}.jsonl`;
     const spread = (id, value) => {
       const figure = $(id);
@@ -671,7 +672,7 @@ class View {
     const { length_s: length, start_s: start } = status;
     let at = status.position_s === null ? 0 : Math.max(0, status.position_s - start);
     // The last frame lasts until the end.
-    if (status.state === 'ended' && !status.error && length - at < 0.5) at = length;
+    if (isOver(status) && !status.error && length - at < 0.5) at = length;
     $('time').textContent = length ? `${clock(at)} / ${clock(length)}` : clock(at);
     $('seek').hidden = !length;
     $('seek').disabled = !status.can_jump;
@@ -680,7 +681,7 @@ class View {
       $('seek').value = at;
     }
     $('seek').title = status.can_jump ? 'Jump to another place of the video' : 'Position in the video';
-    const note = status.can_jump || status.state === 'ended' || !length ? '' : 'Position only: outputs contain every frame once, in order.';
+    const note = status.can_jump || isOver(status) || !length ? '' : 'Position only: outputs contain every frame once, in order.';
     $('seek-note').textContent = note;
     const speed = status.speed === null ? 'max' : `${status.speed}x`;
     if (![...$('speed').options].some((option) => option.value === speed)) $('speed').append(make('option', speed));
@@ -698,15 +699,14 @@ class View {
 
   // The page stays after the end, and lockon can be closed from it.
   showEnd(status) {
-    const isEnded = status.state === 'ended';
-    $('ended').hidden = !isEnded;
-    if (!isEnded) return;
+    $('ended').hidden = !isOver(status);
+    if (!isOver(status)) return;
     $('ended-text').textContent = status.error ? `Ended with an error: ${status.error}` : `The video has ended: ${status.frames} frames.`;
     $('ended').querySelector('.close').hidden = !this.about?.is_done;
   }
 
   async askAbout() {
-    if (this.status?.state !== 'ended' || this.about?.is_done) return;
+    if (!isOver(this.status) || this.about?.is_done) return;
     this.about = await call('GET', '/page').catch(() => null);
     if (view === this && this.status) this.showEnd(this.status);
   }
@@ -1160,7 +1160,7 @@ class Wall {
         this.cards.set(status.id, card);
         this.observer.observe(card.link);
       }
-      if (!card.look || status.state === 'ended') this.tell(card, status);
+      if (!card.look || isOver(status)) this.tell(card, status);
     }
   }
 
