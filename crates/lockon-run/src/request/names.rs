@@ -51,19 +51,19 @@ pub(crate) fn stem(name: &str) -> &str {
 /// # Errors
 /// As [`give`](super::Field::give) and [`launch::fill`].
 pub fn expand(request: &mut Request, name: &str, index: usize) -> Result<()> {
-    let in_address = in_address(name);
+    let (in_address, without_times, index) = (in_address(name), without_times(name), index.to_string());
     for field in FIELDS.iter().filter(|field| field.spec.expands) {
         let texts = field.texts(request);
-        let name = if field.name == "events" { &in_address } else { name };
         let put_in = |text: &OsString| match text.to_str() {
             // A pipeline; after `@` it is the name of a file that holds one.
             Some(text) if field.name == "sink" && has_words(text) && !text.starts_with('@') => {
-                let index = index.to_string();
-                let words = [("{name}", name), ("{stem}", stem(name)), ("{index}", &*index)];
-                launch::fill(&field.option(), text, &words).map(OsString::from)
+                launch::fill(&field.option(), text, &words(name, &index)).map(OsString::from)
             }
-            _ if field.name == "events" => Ok(put_in(text, name, index, true)),
-            _ => Ok(put_in(text, &without_times(name), index, true)),
+            Some(text) => {
+                let name = if field.name == "events" { &in_address } else { &without_times };
+                Ok(put_in(text, &words(name, &index)).into())
+            }
+            None => Ok(text.clone()),
         };
         let expanded = texts.iter().map(put_in).collect::<Result<Vec<_>>>()?;
         if expanded != texts {
@@ -73,8 +73,7 @@ pub fn expand(request: &mut Request, name: &str, index: usize) -> Result<()> {
     if let Some(pattern) = &mut request.cut {
         // There `{name}` is the name of the track or template.
         let name = name.replace('{', "(").replace('}', ")");
-        let expanded = put_in(&pattern.as_str().into(), &name, index, false);
-        *pattern = expanded.to_string_lossy().into_owned();
+        *pattern = put_in(pattern, &words(&name, &index)[1..]);
     }
     Ok(())
 }
@@ -94,26 +93,24 @@ pub(crate) fn has_words(text: &str) -> bool {
     ["{name}", "{stem}", "{index}"].iter().any(|word| text.contains(word))
 }
 
-fn put_in(text: &OsString, name: &str, index: usize, has_name: bool) -> OsString {
-    match text.to_str() {
-        Some(text) if has_words(text) => {
-            // One after the other, from the left: a name may have braces of its own.
-            let (mut out, mut rest) = (String::new(), text);
-            while let Some(at) = rest.find('{') {
-                out.push_str(&rest[..at]);
-                rest = &rest[at..];
-                let index = index.to_string();
-                let words = [("{name}", name), ("{stem}", stem(name)), ("{index}", &*index)];
-                let words = words.into_iter().filter(|(word, _)| has_name || *word != "{name}");
-                let word = words.into_iter().find(|(word, _)| rest.starts_with(word));
-                let (word, value) = word.unwrap_or(("{", "{"));
-                out.push_str(value);
-                rest = &rest[word.len()..];
-            }
-            (out + rest).into()
-        }
-        _ => text.clone(),
+/// The words in braces, `{name}` first, and their values.
+fn words<'a>(name: &'a str, index: &'a str) -> [(&'static str, &'a str); 3] {
+    [("{name}", name), ("{stem}", stem(name)), ("{index}", index)]
+}
+
+/// Replaces these words by their values.
+fn put_in(text: &str, words: &[(&str, &str)]) -> String {
+    // One after the other, from the left: a name may have braces of its own.
+    let (mut out, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find('{') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let word = words.iter().find(|(word, _)| rest.starts_with(word));
+        let (word, value) = word.unwrap_or(&("{", "{"));
+        out.push_str(value);
+        rest = &rest[word.len()..];
     }
+    out + rest
 }
 
 #[cfg(test)]
