@@ -121,6 +121,14 @@ impl Container {
         if self.is_lossless && self.extension == FFV1.extension { Codec::Ffv1 } else { Codec::Auto }
     }
 
+    /// The name of its pipeline.
+    fn name(&self) -> &'static str {
+        match self.codec() {
+            Codec::Ffv1 => "ffv1",
+            Codec::Auto => self.extension,
+        }
+    }
+
     /// The kind of a video file, by its extension.
     pub(crate) fn of(path: &Path) -> Result<&'static Self> {
         let extension = path.extension().unwrap_or_default().to_ascii_lowercase();
@@ -145,10 +153,9 @@ impl Container {
 /// pipe at that path.
 pub fn file_launch(path: &Path, codec: Codec) -> Result<Launch> {
     let container = Container::of_output(path, codec)?;
-    let name = || if container.is_lossless { "ffv1" } else { container.extension };
+    let name = format!("{}.launch", container.name());
     if files::is_stdout(path) {
-        let mut launch =
-            Launch::new(format!("{}.launch", name()), &container.launch.replace(TO_FILE, TO_STDOUT));
+        let mut launch = Launch::new(name, &container.launch.replace(TO_FILE, TO_STDOUT));
         // Also if standard output is a file: the shell may append to it.
         launch.set("mux", "streamable", true);
         return Ok(launch);
@@ -158,8 +165,7 @@ pub fn file_launch(path: &Path, codec: Codec) -> Result<Launch> {
         return Err(Error::value("output", &path.to_string_lossy(), expected));
     }
     let numbered = Numbered::of(path);
-    let name = if numbered.is_some() { EXTENSION } else { name() };
-    let mut launch = Launch::new(format!("{name}.launch"), container.launch);
+    let mut launch = Launch::new(name, container.launch);
     // Another name would be another file.
     let location = match &numbered {
         Some(numbered) => numbered.location(),
