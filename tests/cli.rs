@@ -572,8 +572,18 @@ fn a_disk_that_is_full_from_the_start_fails_the_run_in_the_systems_words() {
     fails(&out, 1, "No space left on device");
 }
 
-/// A limit of the file's size, in KiB, stands for a full disk in an unprivileged test. Each kind of file hits
-/// the limit at a different place, so each is filled alone.
+/// Runs `lockon` in a shell that lets no file grow beyond so many KiB, which stands for a full disk in an
+/// unprivileged test.
+#[cfg(target_os = "linux")]
+fn on_a_full_disk(place: &Place, kib: usize, words: &str) -> Output {
+    // Bash counts KiB, other shells half as many.
+    let script = format!("ulimit -f {kib}; exec \"$0\" {words}");
+    let mut shell = Command::new("timeout");
+    shell.arg("120").args(["bash", "-c", &script]).arg(program()).current_dir(place.dir.path());
+    shell.output().unwrap()
+}
+
+/// Each kind of file hits the limit at a different place, so each is filled alone.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_disk_that_is_full_in_mid_file_leaves_what_was_written_before() {
@@ -583,15 +593,12 @@ fn a_disk_that_is_full_in_mid_file_leaves_what_was_written_before() {
     {
         let option = if name.starts_with("out.j") || name.starts_with("out.c") { "--results" } else { "-o" };
         // Noise is large, so that few frames fill the file.
-        let script = format!(
-            "ulimit -f {kib}; exec \"$0\" run --source 'videotestsrc num-buffers=200 pattern=snow ! \
+        let words = format!(
+            "run --source 'videotestsrc num-buffers=200 pattern=snow ! \
              video/x-raw,width=160,height=120,framerate=25/1 ! appsink name=frames' --track 8,8,40,40 {option} {name} \
              --results - --no-progress"
         );
-        let mut shell = Command::new("timeout");
-        // Bash counts KiB, other shells half as many.
-        shell.arg("120").args(["bash", "-c", &script]).arg(program()).current_dir(place.dir.path());
-        let out = shell.output().unwrap();
+        let out = on_a_full_disk(&place, kib, &words);
         fails(&out, 1, &format!("output {name}: "));
         let said = stderr(&out);
         assert!(said.contains("File too large") && !said.contains("written:"), "{said}");

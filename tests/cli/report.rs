@@ -1,18 +1,9 @@
 //! Reports and pictures for the user: their contents, and that they are complete.
 
 use std::fmt::Write as _;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use super::*;
-
-/// Runs `lockon` in a shell that lets no file grow beyond so many KiB, which stands for a full disk in an
-/// unprivileged test.
-fn on_a_full_disk(place: &Place, kib: usize, words: &str) -> Output {
-    let script = format!("ulimit -f {kib}; exec \"$0\" {words}");
-    let mut shell = Command::new("timeout");
-    shell.arg("120").args(["bash", "-c", &script]).arg(program()).current_dir(place.dir.path());
-    shell.output().unwrap()
-}
 
 /// Every name in the folder, also those that begin with a dot.
 fn names(place: &Place) -> Vec<String> {
