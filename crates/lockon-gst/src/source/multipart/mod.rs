@@ -78,7 +78,7 @@ impl Multipart {
         let _ = self.errors.set(errors.clone());
     }
 
-    /// Checks whether a picture is complete. The decoder fills in the missing part without an error.
+    /// Checks whether a picture without its end marker is complete. The decoder fills in the missing part without an error.
     fn check(&self, picture: &[u8]) {
         if let Some(errors) = self.errors.get()
             && still::is_cut_jpeg(picture)
@@ -322,11 +322,11 @@ mod imp {
             let bytes = buffer.map_readable().map_err(|_| gst::FlowError::Error)?;
             let mut pictures = Vec::new();
             let mut reading = self.reading();
-            let pushed = reading.parser.push(&bytes, |picture| pictures.push(picture.to_vec()));
+            let pushed = reading.parser.push(&bytes, |picture, has_end| pictures.push((picture.to_vec(), has_end)));
             let element = self.obj();
             let mut flow = Ok(gst::FlowSuccess::Ok);
-            for picture in pictures {
-                if let Some(multipart) = self.multipart.get() {
+            for (picture, has_end) in pictures {
+                if let Some(multipart) = self.multipart.get().filter(|_| !has_end) {
                     multipart.check(&picture);
                 }
                 if !std::mem::replace(&mut reading.has_segment, true) {

@@ -64,11 +64,12 @@ impl Parser {
         Self { boundary: boundary.trim().trim_matches('-').into(), ..Self::default() }
     }
 
-    /// Reads some bytes of the response, and passes each picture that they complete to `deliver`.
+    /// Reads some bytes of the response, and passes each picture that they complete to `deliver`, and true if
+    /// the picture ends with its own end marker.
     ///
     /// # Errors
     /// If the response has something else than JPEG pictures, in words.
-    pub(super) fn push(&mut self, bytes: &[u8], mut deliver: impl FnMut(&[u8])) -> Result<(), String> {
+    pub(super) fn push(&mut self, bytes: &[u8], mut deliver: impl FnMut(&[u8], bool)) -> Result<(), String> {
         self.bytes.extend_from_slice(bytes);
         // Bytes before this are used.
         let mut start = 0;
@@ -83,7 +84,7 @@ impl Parser {
     }
 
     /// Reads one line or one picture. Returns how many bytes it used, or `None` if more must come.
-    fn step(&mut self, start: usize, deliver: &mut impl FnMut(&[u8])) -> Result<Option<usize>, String> {
+    fn step(&mut self, start: usize, deliver: &mut impl FnMut(&[u8], bool)) -> Result<Option<usize>, String> {
         let bytes = &self.bytes[start..];
         match &mut self.state {
             State::Other(left) => {
@@ -96,6 +97,7 @@ impl Parser {
             }
             State::Picture(end, searched) => {
                 let mut length = end.look(bytes);
+                let has_end = length.is_some();
                 if let Some(told) = self.part.length {
                     length = length.or(Some(told).filter(|told| *told <= bytes.len()));
                 } else if length.is_none()
@@ -106,7 +108,7 @@ impl Parser {
                     *searched = bytes.len().saturating_sub(self.boundary.len() + MAX_DASHES);
                 }
                 if let Some(length) = length {
-                    deliver(&bytes[..length]);
+                    deliver(&bytes[..length], has_end);
                     (self.state, self.others) = (State::Between, 0);
                 }
                 return Ok(length);
@@ -249,7 +251,10 @@ mod tests {
         let (mut parser, mut found, mut came) = (Parser::new(boundary), Vec::new(), 0);
         for piece in response.chunks(piece) {
             came += piece.len();
-            parser.push(piece, |picture| found.push((picture.to_vec(), came)))?;
+            parser.push(piece, |picture, has_end| {
+                assert_eq!(has_end, picture.ends_with(&[0xFF, 0xD9]));
+                found.push((picture.to_vec(), came));
+            })?;
         }
         Ok(found)
     }
@@ -345,18 +350,18 @@ mod tests {
     #[test]
     fn a_stream_without_an_end_is_given_up_before_memory_is() {
         let mut parser = Parser::new("frame");
-        let mut pushed = parser.push(b"--frame\r\n\r\n\xFF\xD8\xFF\xDA\0\x02", |_| panic!("no picture"));
+        let mut pushed = parser.push(b"--frame\r\n\r\n\xFF\xD8\xFF\xDA\0\x02", |_, _| panic!("no picture"));
         for _ in 0..=MAX_PART >> 20 {
-            pushed = pushed.and_then(|()| parser.push(&vec![7; 1 << 20], |_| panic!("no picture")));
+            pushed = pushed.and_then(|()| parser.push(&vec![7; 1 << 20], |_, _| panic!("no picture")));
         }
         assert_eq!(pushed.unwrap_err(), "a part of it has more than 64 MiB");
         let mut parser = Parser::new("frame");
         for _ in 0..100 {
-            parser.push(&[7; 4096], |_| panic!("no picture")).unwrap();
+            parser.push(&[7; 4096], |_, _| panic!("no picture")).unwrap();
         }
         assert!(parser.bytes.len() <= 2 * MAX_HEAD, "{}", parser.bytes.len());
         let head =
             b"--frame\r\n".iter().chain(b"X: y\r\n".repeat(20_000).iter()).copied().collect::<Vec<_>>();
-        assert!(parser.push(&head, |_| panic!("no picture")).unwrap_err().contains("64 KiB"));
+        assert!(parser.push(&head, |_, _| panic!("no picture")).unwrap_err().contains("64 KiB"));
     }
 }
