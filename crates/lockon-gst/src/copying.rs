@@ -67,7 +67,7 @@ enum Kind {
 }
 
 /// A file up to the packets of its first stream of a kind.
-struct Reading {
+pub(crate) struct Reading {
     pipeline: Pipeline,
     /// Ends waiting for packets.
     control: Control,
@@ -234,7 +234,7 @@ fn make(name: &str) -> Result<gst::Element, String> {
 
 impl Reading {
     /// Opens the first video stream of a file.
-    fn video(path: &Path, control: &Control) -> Result<Self, String> {
+    pub(crate) fn video(path: &Path, control: &Control) -> Result<Self, String> {
         Self::open(path, Kind::Video, control)?.ok_or_else(|| format!("{} has no video", text::path(path)))
     }
 
@@ -323,6 +323,19 @@ impl Reading {
         let (has_sound, has_several) = (count(Kind::Sound) > 0, count(Kind::Video) > 1);
         let (stream, file, control) = (Stream { sink, caps }, path.to_owned(), control.clone());
         Ok(Some(Self { pipeline: guarded, control, stream, file, has_sound, is_turned, has_several }))
+    }
+
+    /// The length of the video, where it is known.
+    pub(crate) fn length_ns(&self) -> Option<u64> {
+        let length = self.pipeline.0.query_duration::<gst::ClockTime>();
+        length.map(gst::ClockTime::nseconds).filter(|ns| *ns > 0)
+    }
+
+    /// The time of the last key frame that is not after a time; `None` if it is not found.
+    pub(crate) fn key_frame_ns(&self, ns: u64) -> Option<u64> {
+        let packet = self.seek(ns).ok()??;
+        let is_key_frame = !packet.buffer.flags().contains(gst::BufferFlags::DELTA_UNIT);
+        packet.shown_ns.filter(|_| is_key_frame)
     }
 
     /// Goes to the last key frame that is not after a time, and returns the first packet from there on.
