@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use lockon::appearances::Appearance;
+use lockon::fleet::Ended;
 use lockon::media::sink::{self, Numbered};
 use lockon::memory::Bytes;
 use lockon::results::{
@@ -12,6 +13,7 @@ use lockon::results::{
 use lockon::stats::Stage;
 use lockon::text;
 
+use super::log;
 use super::words::{self, counted};
 
 /// Maximum number of tracks that get a line each, and of listed spans in which one was lost.
@@ -66,6 +68,17 @@ pub(super) fn describe(summary: &Summary, min_score: f64) -> String {
         lines.push(format!("source: {}", troubles.join(", ")));
     }
     lines.join("\n")
+}
+
+/// Prints the findings in one of several videos.
+pub(super) fn say(Ended { name, request, summary, .. }: &Ended) {
+    if summary.frames > 0 {
+        let (name, found) = (text::in_one_line(name), in_one_line(summary, request.min_score));
+        log::say(&format!("{name}: {found}"));
+        if log::is_verbose() {
+            log::say(&describe_times(summary, None));
+        }
+    }
 }
 
 /// Describes the findings in one of several videos.

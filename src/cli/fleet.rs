@@ -4,39 +4,30 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, bail};
-use indicatif::ProgressBar;
 
 use lockon::Error;
 use lockon::files;
 use lockon::fleet::{self, Completion, Ended, Entry, Fleet};
 use lockon::media::source::Input;
-use lockon::page::MetricsServer;
-use lockon::ports::{Delivery, Sink};
 use lockon::request::{self, Request};
+use lockon::run::Count;
 use lockon::setup;
 use lockon::text;
 
 use super::args::RunArgs;
 use super::log;
-use super::page::Page;
-use super::progress::{Progress, bar_of_all};
+use super::progress::Progress;
 use super::request::{All, Typed};
 use super::signals::Signals;
-use super::words::counted;
-use super::{Outcome, closing, run, system, wiring};
-
-/// Time between two lines about all videos in a log.
-const LINE_INTERVAL: Duration = Duration::from_secs(10);
+use super::told::Told;
+use super::wiring::Wiring;
+use super::{Outcome, closing, run, system};
 
 /// Time between two checks of the progress of all.
 const TICK: Duration = Duration::from_millis(200);
-
-/// Maximum number of failed videos that the last lines list again.
-const MOST_FAILED: usize = 20;
 
 /// A video's name and its request.
 type Named = (String, Request);
@@ -133,56 +124,39 @@ pub(super) fn run(args: &RunArgs, mut videos: Vec<Named>) -> Result<Outcome> {
         "--jobs takes fewer files at a time; cameras and streams all run at once",
     )?;
     let signals = Signals::watch()?;
-    let metrics = wiring::metrics(&videos[0].1)?;
-    let page = Page::of(&videos[0].1)?.map(Arc::new);
-    if let Some(page) = &page {
-        page.announce(videos.iter().map(|(name, _)| name.clone()).collect());
-    }
+    let names = videos.iter().map(|(name, _)| name.clone()).collect();
+    let wiring = Arc::new(Wiring::of(&videos[0].1, names)?);
     let keeps = videos.iter().any(|(_, request)| run::keeps_anything(request));
     let shows = !args.no_progress && !log::is_quiet();
-    let total = Arc::new(Total::default());
-    let mut told = Told::new(videos.len(), shows);
+    let count = Count::new();
+    let mut told = Videos::new(videos.len(), shows);
     let mut fleet = Fleet::under(jobs, signals.control());
-    let entries: Vec<_> = videos
-        .into_iter()
-        .map(|(name, request)| entry(name, request, shows, &total, metrics.as_ref(), page.as_ref()))
-        .collect();
+    let entries: Vec<_> =
+        videos.into_iter().map(|(name, request)| entry(name, request, shows, &count, &wiring)).collect();
     fleet.add_all(entries);
     while !fleet.is_done() {
         if let Some(ended) = fleet.wait_timeout(TICK) {
             told.tell(&ended);
-            if let Some(page) = &page {
+            if let Some(page) = wiring.page() {
                 let error = ended.outcome.as_ref().err().filter(|error| !matches!(error, Error::Stopped));
                 page.withdraw(&ended.name, error.map(ToString::to_string));
             }
         }
-        told.tick(&fleet, &total);
+        told.tick(&fleet, &count);
     }
     drop(fleet);
-    let outcome = told.close(&total, keeps).map(|()| signals.outcome());
-    run::stay(page.as_deref(), &signals, args, outcome)
+    let outcome = told.close(&count, keeps).map(|()| signals.outcome());
+    run::stay(wiring.page(), &signals, args, outcome)
 }
 
-/// The entry for one of several videos. They share one metrics server and one page.
-fn entry(
-    name: String,
-    request: Request,
-    shows: bool,
-    total: &Arc<Total>,
-    metrics: Option<&MetricsServer>,
-    page: Option<&Arc<Page>>,
-) -> Entry {
-    let (line, outlets) = (request.command_line(), wiring::outlets_with(metrics, &name));
-    let (total, page, video) = (total.clone(), page.cloned(), name.clone());
+/// The entry for one of several videos.
+fn entry(name: String, request: Request, shows: bool, count: &Arc<Count>, wiring: &Arc<Wiring>) -> Entry {
+    let (line, outlets) = (request.command_line(), wiring.outlets(&name));
+    let (count, wiring, video) = (count.clone(), wiring.clone(), name.clone());
     Entry::new(name, request).sparing_colours().with_outlets(outlets).when_opened(move |run| {
-        run.note_command(line);
-        run.add_sink(Box::new(Counting(total)));
-        if shows && log::is_terminal() {
-            run.add_sink(Box::new(Progress::of_one(&video, run.length_ns())));
-        }
-        if let Some(page) = page {
-            page.show(run, &video);
-        }
+        count.watch(run);
+        let bar = (shows && log::is_terminal()).then(|| Progress::of_one(&video, run.length_ns()));
+        wiring.attach(run, &video, line, bar);
         Ok(())
     })
 }
@@ -214,149 +188,65 @@ fn in_front(name: &str, error: Error) -> anyhow::Error {
     anyhow::Error::new(error).context(text::in_one_line(name).into_owned())
 }
 
-/// Frames of all videos so far.
-#[derive(Debug, Default)]
-struct Total {
-    frames: AtomicU64,
-}
-
-impl Total {
-    fn frames(&self) -> u64 {
-        self.frames.load(Ordering::Relaxed)
-    }
-}
-
-/// Counts the frames of a run among those of all.
-struct Counting(Arc<Total>);
-
-impl Sink for Counting {
-    fn name(&self) -> &'static str {
-        "total"
-    }
-
-    fn is_output(&self) -> bool {
-        false
-    }
-
-    fn deliver(&mut self, _: &Delivery<'_>) -> lockon::Result<()> {
-        self.0.frames.fetch_add(1, Ordering::Relaxed);
-        Ok(())
-    }
-}
-
 /// Messages about all videos.
-struct Told {
-    videos: usize,
-    ended: usize,
+struct Videos {
+    told: Told,
     interrupted: usize,
     dropped: u64,
-    /// Names and reasons.
-    failed: Vec<(String, String)>,
     /// The output whose reader has closed standard output.
     unread: Option<&'static str>,
-    started: Instant,
-    last_line: Instant,
-    shows: bool,
-    bar: Option<ProgressBar>,
 }
 
-impl Told {
+impl Videos {
     fn new(videos: usize, shows: bool) -> Self {
-        let bar = if shows { bar_of_all(videos, "videos") } else { None };
-        let now = Instant::now();
-        let (started, last_line) = (now, now);
-        Self {
-            videos,
-            ended: 0,
-            interrupted: 0,
-            dropped: 0,
-            failed: Vec::new(),
-            unread: None,
-            started,
-            last_line,
-            shows,
-            bar,
-        }
+        let told = Told::new(videos, ["video", "videos"], shows);
+        Self { told, interrupted: 0, dropped: 0, unread: None }
     }
 
     /// A line about a run that has ended.
-    fn tell(&mut self, Ended { name, request, summary, outcome, .. }: &Ended) {
-        self.ended += 1;
+    fn tell(&mut self, ended: &Ended) {
+        let Ended { name, summary, outcome, .. } = ended;
         self.dropped += summary.dropped;
         self.interrupted += usize::from(summary.interrupted);
-        let name = text::in_one_line(name).into_owned();
-        if summary.frames > 0 {
-            log::say(&format!("{name}: {}", closing::in_one_line(summary, request.min_score)));
-            if log::is_verbose() {
-                log::say(&closing::describe_times(summary, None));
-            }
-        }
+        closing::say(ended);
         match outcome {
-            Ok(()) | Err(Error::Stopped) => {}
-            Err(Error::ReaderGone { name }) => self.unread = Some(name),
-            Err(error) => {
-                let reason = text::for_people(&error.to_string());
-                log::error(&format!("{name}: {reason}"));
-                self.failed.push((name, reason));
+            Ok(()) | Err(Error::Stopped) => self.told.end(),
+            Err(Error::ReaderGone { name }) => {
+                self.unread = Some(name);
+                self.told.end();
             }
+            Err(error) => self.told.fail(name, text::for_people(&error.to_string())),
         }
     }
 
-    fn tick(&mut self, fleet: &Fleet, total: &Total) {
-        if let Some(bar) = &self.bar {
-            bar.set_position(self.ended as u64);
-            bar.set_message(self.rate(total));
-        } else if self.shows && self.last_line.elapsed() >= LINE_INTERVAL {
-            let (counts, rate) = (fleet.counts(), self.rate(total));
-            log::say(&format!(
-                "{} of {} videos ended, {} run: {rate}",
-                self.ended, self.videos, counts.running
-            ));
-            self.last_line = Instant::now();
-        }
-    }
-
-    /// `1234 frames, 98.7 fps`
-    fn rate(&self, total: &Total) -> String {
-        let frames = total.frames();
-        let seconds = self.started.elapsed().as_secs_f64().max(1e-9);
-        let mut rate = format!("{frames} frames in {seconds:.1} s, {:.1} fps", frames as f64 / seconds);
-        for (count, what) in [(self.dropped, "dropped"), (self.failed.len() as u64, "failed")] {
-            if count > 0 {
-                let _ = write!(rate, ", {count} {what}");
-            }
-        }
-        rate
+    fn tick(&mut self, fleet: &Fleet, count: &Count) {
+        let dropped = self.dropped;
+        self.told.tick(|told| format!("{} run: {}", fleet.counts().running, rate(told, count, dropped)));
     }
 
     /// The last line, and the failed videos again.
-    fn close(self, total: &Total, keeps: bool) -> Result<()> {
-        let rate = self.rate(total);
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+    fn close(&self, count: &Count, keeps: bool) -> Result<()> {
         let interrupted = match self.interrupted {
             0 => String::new(),
             count => format!(", {count} interrupted"),
         };
-        let videos = counted(self.videos as u64, "video", "videos");
-        log::say(&format!("{videos}, {rate}{interrupted}"));
-        if !keeps && total.frames() > 0 {
+        self.told.close(&format!("{}{interrupted}", rate(&self.told, count, self.dropped)));
+        if !keeps && count.frames() > 0 {
             log::say(closing::NOTHING_KEPT);
         }
-        if self.failed.is_empty() {
-            return self.unread.map_or(Ok(()), |name| Err(Error::ReaderGone { name }.into()));
-        }
-        let mut said = match self.videos {
-            1 => "the video failed:".to_owned(),
-            videos => format!("{} of {videos} videos failed:", self.failed.len()),
-        };
-        for (name, reason) in self.failed.iter().take(MOST_FAILED) {
-            let _ = write!(said, "\n  {name}: {reason}");
-        }
-        if let Some(more) = self.failed.len().checked_sub(MOST_FAILED).filter(|more| *more > 0) {
-            let _ = write!(said, "\n  and {more} more");
-        }
-        bail!(said)
+        self.told.outcome()?;
+        self.unread.map_or(Ok(()), |name| Err(Error::ReaderGone { name }.into()))
     }
+}
+
+/// `1234 frames in 12.5 s, 98.7 fps, 3 dropped, 1 failed`
+fn rate(told: &Told, count: &Count, dropped: u64) -> String {
+    let (frames, seconds) = (count.frames(), told.seconds());
+    let mut rate = format!("{frames} frames in {seconds:.1} s, {:.1} fps", frames as f64 / seconds);
+    for (count, what) in [(dropped, "dropped"), (told.failed() as u64, "failed")] {
+        if count > 0 {
+            let _ = write!(rate, ", {count} {what}");
+        }
+    }
+    rate
 }

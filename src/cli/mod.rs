@@ -32,6 +32,7 @@ mod signals;
 mod speed;
 mod stills;
 mod system;
+mod told;
 mod values;
 mod wiring;
 mod words;

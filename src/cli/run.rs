@@ -15,7 +15,8 @@ use super::args::{JobFormat, RunArgs};
 use super::page::Page;
 use super::progress::Progress;
 use super::signals::Signals;
-use super::{Outcome, closing, code_of, fleet, log, no_terminal, pick, print, report, system, wiring};
+use super::wiring::Wiring;
+use super::{Outcome, closing, code_of, fleet, log, no_terminal, pick, print, report, system};
 
 pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     launch::init()?;
@@ -45,21 +46,12 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     check_stdout(&request)?;
     args.overwrite.allow(&request.files_at_risk())?;
     let signals = Signals::watch()?;
-    let metrics = wiring::metrics(&request)?;
-    let page = Page::of(&request)?;
     let name = request::name_of(&request.parsed_input()?);
-    if let Some(page) = &page {
-        page.announce(vec![name.clone()]);
-    }
-    let outlets = wiring::outlets_with(metrics.as_ref(), &name);
-    let mut run = match prepared.start(signals.control(), &outlets) {
+    let wiring = Wiring::of(&request, vec![name.clone()])?;
+    let mut run = match prepared.start(signals.control(), &wiring.outlets(&name)) {
         Err(Error::Stopped) => return Ok(signals.outcome()),
         started => started?,
     };
-    run.note_command(std::env::args_os().map(|word| word.to_string_lossy().into_owned()));
-    if !args.no_progress && !log::is_quiet() {
-        run.add_sink(Box::new(Progress::new(run.length_ns(), run.shown())));
-    }
     if request.pick
         && let Some(frame) = run.first_frame()?
     {
@@ -68,9 +60,10 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
             None => return Ok(signals.outcome()),
         }
     }
-    if let Some(page) = &page {
-        page.show(&mut run, &name);
-    }
+    let shows = !args.no_progress && !log::is_quiet();
+    let progress = shows.then(|| Progress::new(run.length_ns(), run.shown()));
+    let line = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    wiring.attach(&mut run, &name, line, progress);
     let decoder = run.decoder().map(str::to_owned);
     let (summary, outcome) = run.finish();
     if summary.frames > 0 {
@@ -86,7 +79,7 @@ pub(super) fn run(args: &RunArgs) -> Result<Outcome> {
     }
     let done = if summary.interrupted { signals.outcome() } else { Outcome::Done };
     let outcome = outcome.map(|()| done).map_err(anyhow::Error::from);
-    stay(page.as_ref(), &signals, args, outcome)
+    stay(wiring.page(), &signals, args, outcome)
 }
 
 /// Keeps the page open after the end, if it should stay. An error is printed before that, and only once.

@@ -19,7 +19,8 @@ use lockon::text;
 use super::args::ServeArgs;
 use super::page::Page;
 use super::signals::Signals;
-use super::{Outcome, closing, log, run, system, wiring};
+use super::wiring::Wiring;
+use super::{Outcome, closing, log, run, system};
 
 /// Maximum number of videos that are open at the same time.
 const MOST_OPEN: usize = 16;
@@ -45,7 +46,7 @@ pub(super) fn serve(args: &ServeArgs) -> Result<Outcome> {
     )?;
     let signals = Signals::watch()?;
     let (page, chosen) = Page::offering(&args.address, args.folder.as_deref())?;
-    let page = Arc::new(page);
+    let wiring = Arc::new(Wiring::to(page));
     let mut fleet = Fleet::under(MOST_OPEN, signals.control());
     let mut open: HashMap<RunId, Open> = HashMap::new();
     let mut index = 0;
@@ -54,7 +55,7 @@ pub(super) fn serve(args: &ServeArgs) -> Result<Outcome> {
             match request(args, &base, &chosen, index + 1, &open) {
                 Ok((name, request)) => {
                     index += 1;
-                    let entry = entry(name.clone(), request.clone(), chosen.clone(), &page);
+                    let entry = entry(name.clone(), request.clone(), chosen.clone(), &wiring);
                     open.insert(fleet.add(entry), Open { asked: (name, request), chosen });
                 }
                 Err(error) => chosen.answer(Err(format!("{error:#}"))),
@@ -104,12 +105,13 @@ fn request(
 }
 
 /// Returns the entry for a run of this request.
-fn entry(name: String, request: Request, chosen: Chosen, page: &Arc<Page>) -> Entry {
-    let line = request.command_line();
-    let (page, video, file) = (page.clone(), name.clone(), chosen.file.clone());
-    let entry = Entry::new(name, request).with_outlets(wiring::outlets()).when_opened(move |run| {
-        run.note_command(line);
-        chosen.answer(Ok(page.show(run, &video)));
+fn entry(name: String, request: Request, chosen: Chosen, wiring: &Arc<Wiring>) -> Entry {
+    let (line, outlets) = (request.command_line(), wiring.outlets(&name));
+    let (wiring, video, file) = (wiring.clone(), name.clone(), chosen.file.clone());
+    let entry = Entry::new(name, request).with_outlets(outlets).when_opened(move |run| {
+        if let Some(number) = wiring.attach(run, &video, line, None) {
+            chosen.answer(Ok(number));
+        }
         log::say(&format!("{}: opened", text::in_one_line(&video)));
         Ok(())
     });
@@ -119,15 +121,13 @@ fn entry(name: String, request: Request, chosen: Chosen, page: &Arc<Page>) -> En
     }
 }
 
-fn tell(Ended { name, request, summary, outcome, .. }: &Ended, open: Option<Open>) {
-    let name = text::in_one_line(name);
-    if summary.frames > 0 {
-        log::say(&format!("{name}: {}", closing::in_one_line(summary, request.min_score)));
-    }
-    if let Err(error) = outcome {
+fn tell(ended: &Ended, open: Option<Open>) {
+    closing::say(ended);
+    if let Err(error) = &ended.outcome {
         // The client waits until the run is open: this ends the wait.
         open.inspect(|open| open.chosen.answer(Err(error.to_string())));
         if !matches!(error, Error::Stopped) {
+            let name = text::in_one_line(&ended.name);
             log::error(&format!("{name}: {}", text::for_people(&error.to_string())));
         }
     }

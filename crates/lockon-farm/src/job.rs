@@ -15,6 +15,7 @@ use lockon_gst::sink::Numbered;
 use lockon_gst::source::Input;
 use lockon_run::fleet;
 use lockon_run::request::Request;
+use lockon_run::run::Count;
 use lockon_run::setup::NamedTemplate;
 
 /// Maximum characters of an error in a record.
@@ -521,6 +522,12 @@ pub struct Progress {
     /// Share of the video that is done, if its length is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
+}
+
+impl Progress {
+    pub(super) fn of(id: &str, count: &Count) -> Self {
+        Self { id: id.to_owned(), frames: count.frames(), fps: count.fps(), share: count.share() }
+    }
 }
 
 #[cfg(test)]

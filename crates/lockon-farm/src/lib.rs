@@ -10,11 +10,10 @@
 //! searching on the fleet's threads; `runs` is the seam between the two.
 //!
 //! File by file: `access` has the server's address, `job` the stored data, `names` their names, `store` all
-//! requests; `staging` and `roots` are the files that a job reads and writes; `lease`, `count`, `runs` and
+//! requests; `staging` and `roots` are the files that a job reads and writes; `lease`, `runs` and
 //! `worker` do jobs.
 
 mod access;
-mod count;
 mod job;
 mod join;
 mod lease;

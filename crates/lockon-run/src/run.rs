@@ -30,10 +30,12 @@ use lockon_gst::sink::{Numbered, Shown, VideoSink};
 use lockon_gst::source::{Input, SourceSpec, VideoSource};
 use lockon_gst::window;
 
+mod count;
 mod hidden;
 mod outlet;
 mod playback;
 
+pub use count::Count;
 pub use outlet::{Opening, Outlet};
 
 use playback::Playback;

@@ -1,13 +1,11 @@
 //! Waiting for jobs, and bringing their results back.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt::Write as _;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
-use indicatif::ProgressBar;
+use anyhow::Result;
 
 use lockon::Error;
 use lockon::control::Control;
@@ -19,23 +17,17 @@ use lockon::text;
 
 use super::super::Outcome;
 use super::super::log;
-use super::super::progress::bar_of_all;
 use super::super::signals::Signals;
+use super::super::told::Told;
 use super::super::words::counted;
-use super::{line, of_jobs, said_of};
+use super::{line, said_of};
 
 /// Time between two queries of the jobs' progress; longer if the answer takes long.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Time between two lines in a log.
-const LINE_INTERVAL: Duration = Duration::from_secs(10);
-
 /// Time between two checks for workers while no job runs. A worker that has just started has reported by
 /// then.
 const LOOK: Duration = Duration::from_secs(2);
-
-/// Maximum failed jobs that are listed at the end.
-const MOST_FAILED: usize = 20;
 
 const FORGOTTEN: &str = "the farm does not know it any more: somebody purged it, or the server lost its disk; submit \
                          it anew";
@@ -48,7 +40,7 @@ const STOPPING: &str =
 pub(super) fn wait(farm: &Farm, jobs: &[Job], collect: Option<&Collect>, shows: bool) -> Result<Outcome> {
     let signals = Signals::watch_saying(STOPPING)?;
     let mut open: HashMap<&str, &str> = jobs.iter().map(|job| (&*job.id, &*job.name)).collect();
-    let mut told = Told::new(open.len(), shows && !log::is_quiet());
+    let mut told = Jobs::new(open.len(), shows && !log::is_quiet());
     let mut is_away = false;
     while !open.is_empty() {
         let asked = Instant::now();
@@ -68,7 +60,7 @@ pub(super) fn wait(farm: &Farm, jobs: &[Job], collect: Option<&Collect>, shows: 
         if std::mem::replace(&mut is_away, false) {
             log::say("the farm's server is there again");
         }
-        told.tick(running);
+        told.told.tick(|_| format!("{running} run"));
         if running == 0 && !open.is_empty() {
             told.look_for_workers(farm, jobs.iter().filter(|job| open.contains_key(&*job.id)));
         }
@@ -85,7 +77,7 @@ fn look(
     farm: &Farm,
     collect: Option<&Collect>,
     open: &mut HashMap<&str, &str>,
-    told: &mut Told,
+    told: &mut Jobs,
 ) -> lockon::Result<usize> {
     let mut running = 0;
     let mut unknown: HashSet<String> = open.keys().map(|&id| id.to_owned()).collect();
@@ -211,38 +203,18 @@ fn pause(time: Duration, control: &Control) -> bool {
 }
 
 /// Reports about all jobs.
-struct Told {
-    jobs: usize,
-    ended: usize,
+struct Jobs {
+    told: Told,
     frames: u64,
-    failed: Vec<(String, String)>,
-    started: Instant,
-    last_line: Instant,
-    shows: bool,
-    bar: Option<ProgressBar>,
     /// The time of the last check for workers.
     looked: Option<Instant>,
     /// True after the report that no worker is there.
     is_alone: bool,
 }
 
-impl Told {
+impl Jobs {
     fn new(jobs: usize, shows: bool) -> Self {
-        let bar = if shows { bar_of_all(jobs, "jobs") } else { None };
-        let now = Instant::now();
-        let (ended, frames, failed) = Default::default();
-        Self {
-            jobs,
-            ended,
-            frames,
-            failed,
-            started: now,
-            last_line: now,
-            shows,
-            bar,
-            looked: None,
-            is_alone: false,
-        }
+        Self { told: Told::new(jobs, ["job", "jobs"], shows), frames: 0, looked: None, is_alone: false }
     }
 
     /// Reports a job that has ended, and an error of its results.
@@ -254,7 +226,7 @@ impl Told {
             (None, Status::Failed) => self.fail(name, record.error().unwrap_or("nobody said why")),
             (None, Status::Cancelled) => self.fail(name, "it was cancelled"),
             (None, _) => {
-                self.ended += 1;
+                self.told.end();
                 if log::is_verbose() {
                     let [name, worker] = [name, record.worker.as_deref().unwrap_or("nobody")].map(line);
                     log::say(&format!("{name}: done by {worker}, {} frames", record.frames.unwrap_or(0)));
@@ -264,20 +236,7 @@ impl Told {
     }
 
     fn fail(&mut self, name: &str, reason: &str) {
-        self.ended += 1;
-        let (name, reason) = (text::in_one_line(name).into_owned(), line(reason));
-        log::error(&format!("{name}: {reason}"));
-        self.failed.push((name, reason));
-    }
-
-    fn tick(&mut self, running: usize) {
-        if let Some(bar) = &self.bar {
-            bar.set_position(self.ended as u64);
-            bar.set_message(format!("{running} run"));
-        } else if self.shows && self.last_line.elapsed() >= LINE_INTERVAL {
-            log::say(&format!("{} of {} ended, {running} run", self.ended, of_jobs(self.jobs)));
-            self.last_line = Instant::now();
-        }
+        self.told.fail(name, line(reason));
     }
 
     /// Reports once if no worker is there for the jobs.
@@ -305,27 +264,13 @@ impl Told {
         self.is_alone = lonely.is_some();
     }
 
-    fn close(self) -> Result<()> {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-        let seconds = self.started.elapsed().as_secs_f64();
-        let failed = match self.failed.len() {
+    fn close(&self) -> Result<()> {
+        let failed = match self.told.failed() {
             0 => String::new(),
             count => format!(", {count} failed"),
         };
-        let (jobs, frames) = (of_jobs(self.jobs), counted(self.frames, "frame", "frames"));
-        log::say(&format!("{jobs}, {frames} in {seconds:.1} s{failed}"));
-        if self.failed.is_empty() {
-            return Ok(());
-        }
-        let mut said = format!("{} of {} failed:", self.failed.len(), of_jobs(self.jobs));
-        for (name, reason) in self.failed.iter().take(MOST_FAILED) {
-            let _ = write!(said, "\n  {name}: {reason}");
-        }
-        if let Some(more) = self.failed.len().checked_sub(MOST_FAILED).filter(|more| *more > 0) {
-            let _ = write!(said, "\n  and {more} more");
-        }
-        bail!(said)
+        let frames = counted(self.frames, "frame", "frames");
+        self.told.close(&format!("{frames} in {:.1} s{failed}", self.told.seconds()));
+        self.told.outcome()
     }
 }

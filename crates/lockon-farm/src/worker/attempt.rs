@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::count::{Count, Counting};
 use super::super::job::{Content, Job, Record, Status, Stored};
 use super::super::join::{self, Joined, SegmentResults};
 use super::super::lease::{Fate, Lease};
@@ -17,6 +16,7 @@ use lockon_core::output::Format;
 use lockon_core::results::Summary;
 use lockon_run::fleet::{Ended, Entry};
 use lockon_run::request::Request;
+use lockon_run::run::Count;
 use lockon_run::setup;
 
 /// Time between the end of a camera, or an address that does not answer, and the next try.
@@ -273,8 +273,7 @@ impl Attempt<'_> {
             if let Some((reason, away)) = moved {
                 run.note_gap(away, reason);
             }
-            count.set_length(run.length_ns());
-            run.add_sink(Box::new(Counting(count)));
+            count.watch(run);
             if let Some(registry) = registry {
                 run.add_sink(Box::new(registry.watch(&name, &run.traffic())));
             }

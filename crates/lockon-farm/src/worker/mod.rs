@@ -18,8 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::access::Access;
-use super::count::Count;
-use super::job::{Job, JobKind, LONGEST_ERROR, Worker, shortened};
+use super::job::{Job, JobKind, LONGEST_ERROR, Progress, Worker, shortened};
 use super::lease::{self, Fate, Lease};
 use super::roots::Roots;
 use super::runs::Runs;
@@ -33,7 +32,7 @@ use lockon_core::metrics::Registry;
 use lockon_core::results::Summary;
 use lockon_core::text;
 use lockon_core::threads;
-use lockon_run::run::Outlet;
+use lockon_run::run::{Count, Outlet};
 use telling::describe;
 
 pub use telling::News;
@@ -368,7 +367,7 @@ impl Shared {
             draining: self.drains(),
             gone: false,
             resting: state.rest.as_ref().map(|(_, why)| why.clone()),
-            running: state.running.iter().map(|(id, count)| count.progress(id)).collect(),
+            running: state.running.iter().map(|(id, count)| Progress::of(id, count)).collect(),
         }
     }
 

@@ -78,7 +78,8 @@ impl Multipart {
         let _ = self.errors.set(errors.clone());
     }
 
-    /// Checks whether a picture without its end marker is complete. The decoder fills in the missing part without an error.
+    /// Checks whether a picture without its end marker is complete. The decoder fills in the missing part
+    /// without an error.
     fn check(&self, picture: &[u8]) {
         if let Some(errors) = self.errors.get()
             && still::is_cut_jpeg(picture)
@@ -322,7 +323,8 @@ mod imp {
             let bytes = buffer.map_readable().map_err(|_| gst::FlowError::Error)?;
             let mut pictures = Vec::new();
             let mut reading = self.reading();
-            let pushed = reading.parser.push(&bytes, |picture, has_end| pictures.push((picture.to_vec(), has_end)));
+            let pushed =
+                reading.parser.push(&bytes, |picture, has_end| pictures.push((picture.to_vec(), has_end)));
             let element = self.obj();
             let mut flow = Ok(gst::FlowSuccess::Ok);
             for (picture, has_end) in pictures {

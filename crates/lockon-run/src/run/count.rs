@@ -1,19 +1,19 @@
-//! The progress of a run, counted on its thread and read by another.
+//! Counts the frames of runs on their threads, for other threads to read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::job::Progress;
+use super::Run;
 use lockon_core::error::Result;
 use lockon_core::ports::{Delivery, Sink};
 
 /// A time that is not known.
 const UNKNOWN: u64 = u64::MAX;
 
-/// The counts of one run.
+/// The frames of one run, or of several together.
 #[derive(Debug)]
-pub(super) struct Count {
+pub struct Count {
     begun: Instant,
     frames: AtomicU64,
     first_ns: AtomicU64,
@@ -22,41 +22,43 @@ pub(super) struct Count {
 }
 
 impl Count {
-    pub(super) fn new() -> Arc<Self> {
+    /// A count of no frames, whose time begins now.
+    pub fn new() -> Arc<Self> {
         let unknown = || AtomicU64::new(UNKNOWN);
         let (first_ns, last_ns, length_ns) = (unknown(), unknown(), unknown());
         Arc::new(Self { begun: Instant::now(), frames: AtomicU64::new(0), first_ns, last_ns, length_ns })
     }
 
-    /// Sets the length of the video that will be processed, if it is known.
-    pub(super) fn set_length(&self, ns: Option<u64>) {
-        self.length_ns.store(ns.unwrap_or(UNKNOWN), Ordering::Relaxed);
+    /// Counts the frames of a run too.
+    pub fn watch(self: &Arc<Self>, run: &mut Run) {
+        self.length_ns.store(run.length_ns().unwrap_or(UNKNOWN), Ordering::Relaxed);
+        run.add_sink(Box::new(Counting(self.clone())));
     }
 
     /// Frames so far.
-    pub(super) fn frames(&self) -> u64 {
+    pub fn frames(&self) -> u64 {
         self.frames.load(Ordering::Relaxed)
     }
 
-    /// How far it is now.
-    pub(super) fn progress(&self, id: &str) -> Progress {
-        let frames = self.frames();
+    /// Frames a second since this count was made.
+    pub fn fps(&self) -> f64 {
+        self.frames() as f64 / self.begun.elapsed().as_secs_f64().max(1e-9)
+    }
+
+    /// The processed share of the video where its length is known. Only for a count of one run.
+    pub fn share(&self) -> Option<f64> {
         let known = |ns: &AtomicU64| Some(ns.load(Ordering::Relaxed)).filter(|ns| *ns != UNKNOWN);
-        let (first, last) = (known(&self.first_ns), known(&self.last_ns));
-        let done = first.zip(last).map(|(first, last)| last.saturating_sub(first));
-        let length = known(&self.length_ns).filter(|length| *length > 0);
-        let share = done.zip(length).map(|(done, length)| (done as f64 / length as f64).min(1.0));
-        let fps = frames as f64 / self.begun.elapsed().as_secs_f64().max(1e-9);
-        Progress { id: id.to_owned(), frames, fps, share }
+        let done = known(&self.last_ns)?.saturating_sub(known(&self.first_ns)?);
+        let length = known(&self.length_ns).filter(|length| *length > 0)?;
+        Some((done as f64 / length as f64).min(1.0))
     }
 }
 
-/// Counts the frames of a run.
-pub(super) struct Counting(pub(super) Arc<Count>);
+struct Counting(Arc<Count>);
 
 impl Sink for Counting {
     fn name(&self) -> &'static str {
-        "farm"
+        "count"
     }
 
     fn is_output(&self) -> bool {
