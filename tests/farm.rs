@@ -511,6 +511,24 @@ fn jobs_are_cancelled_retried_and_forgotten() {
     assert!(stderr(&unknown).contains("there is no job abc"), "{}", stderr(&unknown));
 }
 
+#[test]
+fn jobs_that_are_submitted_again_are_done_in_the_order_of_their_submission() {
+    let Some(farm) = Farm::start() else { return };
+    let videos = farm.videos(9);
+    let words = ["submit", "--track", "310,120,64,128", "--max-frames", "2", "--backend", "cpu"];
+    let mut words = [&words[..], &["--results", "{stem}.jsonl"]].concat();
+    words.extend(videos.iter().map(String::as_str));
+    farm.said(&words);
+    farm.said(&["jobs", "cancel", "--all"]);
+    assert!(farm.said(&words).contains("9 jobs submitted"));
+    let _worker = farm.begin(&["worker", "-v", "--jobs", "1", "--cameras", "0"], "workers.log");
+    farm.until("all are done", |jobs| all_are(jobs, "done"));
+    let log = farm.log();
+    let begun: Vec<_> = log.lines().filter_map(|line| line.strip_suffix(" begins")).collect();
+    assert_eq!(begun.len(), 9, "{log}");
+    assert!(begun.iter().zip(&videos).all(|(line, video)| line.ends_with(&**video)), "{begun:?}");
+}
+
 /// A server counted what was replaced while it was listed, and the list waited for it in vain.
 #[test]
 fn jobs_are_listed_to_the_end_while_they_change() {

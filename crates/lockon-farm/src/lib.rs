@@ -54,6 +54,22 @@ enum Sequence {
     PartsFirst,
 }
 
+/// The outcome of a change of a job's record.
+enum Change {
+    /// Somebody else has changed the record meanwhile.
+    Late,
+    /// It was changed.
+    Done,
+    /// It was changed, and the job is to be queued.
+    Queues(Box<Job>),
+}
+
+impl Change {
+    fn of(is_done: bool) -> Self {
+        if is_done { Self::Done } else { Self::Late }
+    }
+}
+
 /// True for a job that has ended without results, and that can be queued again.
 fn is_without_results(status: Status) -> bool {
     matches!(status, Status::Failed | Status::Cancelled)
@@ -131,43 +147,37 @@ impl Farm {
         let is_back =
             |told: &Submitted| matches!(told, Submitted::Known(status) if is_without_results(*status));
         let back = jobs.iter().zip(&submitted).filter(|(_, told)| is_back(told));
-        let back: HashMap<&str, &Job> = back.map(|(job, _)| (&*job.id, job)).collect();
+        let (ids, back): (Vec<_>, HashMap<&str, &Job>) =
+            back.map(|(job, _)| (job.id.clone(), (&*job.id, job))).unzip();
+        // Parts of an earlier cut that are not submitted now stay as they are.
+        let can = |record: &Record| is_without_results(record.status) && back.contains_key(&*record.job.id);
         // A segment that ends meanwhile finds none any more that has failed.
-        let (parts, wholes): (Vec<&Job>, Vec<&Job>) = back.values().partition(|job| job.segment.is_some());
-        let mut changed = 0;
-        for jobs in [parts, wholes] {
-            let ids: Vec<_> = jobs.iter().map(|job| job.id.clone()).collect();
-            // Parts of an earlier cut that are not submitted now stay as they are.
-            let can =
-                |record: &Record| is_without_results(record.status) && back.contains_key(&*record.job.id);
-            changed += self.change(&ids, Sequence::PartsFirst, can, async |record, number| {
-                let job = back[&*record.job.id].clone();
-                self.queue_again(&record.job, record.again_as(job), number).await
-            })?;
-        }
+        let changed = self.change(&ids, Sequence::PartsFirst, can, async |record, number| {
+            let job = back[&*record.job.id].clone();
+            self.queue_again(&record.job, record.again_as(job), number).await
+        })?;
         if changed > 0 {
             submitted.iter_mut().filter(|told| is_back(told)).for_each(|told| *told = Submitted::New);
         }
         Ok(submitted)
     }
 
-    /// Replaces the record of a job by that of one that waits, and queues it. `had` is the job of the record
-    /// before. Returns false if the record has changed meanwhile.
-    async fn queue_again(&self, had: &Job, record: Record, number: u64) -> Result<bool> {
+    /// Replaces the record of a job by that of one that waits and is to be queued. `had` is the job of the
+    /// record before.
+    async fn queue_again(&self, had: &Job, record: Record, number: u64) -> Result<Change> {
         let queued = self.store.queued(had).await?;
         if self.store.replace(&record, number).await?.is_none() {
-            return Ok(false);
+            return Ok(Change::Late);
         }
         for part in record.job.parts() {
             if self.store.record(&part).await?.is_some_and(|part| part.record.status != Status::Done) {
                 // The worker that completes the last segment queues the whole.
-                return Ok(true);
+                return Ok(Change::Done);
             }
         }
         // The message there was delivered, and the worker that just gave up the job acknowledges it.
         self.store.dequeue(queued).await?;
-        self.store.enqueue(&record.job).await?;
-        Ok(true)
+        Ok(Change::Queues(record.job.into()))
     }
 
     fn submit_new(&self, jobs: &[Job]) -> Result<Vec<Submitted>> {
@@ -267,7 +277,7 @@ impl Farm {
                         self.store.dequeue(queued).await?;
                         match self.store.replace(&record, number).await {
                             Err(error) if store::is_full(&error) => {
-                                return self.store.forget(&record, number, None).await;
+                                return Ok(Change::of(self.store.forget(&record, number, None).await?));
                             }
                             replaced => replaced?,
                         }
@@ -275,10 +285,10 @@ impl Farm {
                     replaced => replaced?,
                 };
                 if replaced.is_none() {
-                    return Ok(false);
+                    return Ok(Change::Late);
                 }
                 self.store.dequeue(queued).await?;
-                Ok(true)
+                Ok(Change::Done)
             },
         )
     }
@@ -320,44 +330,60 @@ impl Farm {
         let count: usize = wholes.map(|record| 1 + record.job.segments).sum();
         let pieces = if count > FEW { Some(self.runtime.block_on(self.store.pieces())?) } else { None };
         let can = |record: &Record| record.status.is_final() && !needed.contains(&record.job.id);
-        let forget = async |record: Record, number| self.store.forget(&record, number, pieces.as_ref()).await;
+        let forget = async |record: Record, number| {
+            Ok(Change::of(self.store.forget(&record, number, pieces.as_ref()).await?))
+        };
         Ok(forgotten + self.change(ids, Sequence::WholesFirst, can, forget)?)
     }
 
     /// Changes each of these jobs for which `is_for` holds, and the segments of split ones. Retries if
-    /// another process changes a record meanwhile.
+    /// another process changes a record meanwhile. Jobs are queued again in the order of `ids`.
     fn change(
         &self,
         ids: &[String],
         sequence: Sequence,
         is_for: impl Fn(&Record) -> bool,
-        change: impl AsyncFn(Record, u64) -> Result<bool>,
+        change: impl AsyncFn(Record, u64) -> Result<Change>,
     ) -> Result<Changed> {
         let read = async |id: String| Ok::<_, Error>((self.store.record(&id).await?, id));
-        let read_all = |ids| stream::iter(ids).map(&read).buffered(CHANGES).try_collect::<Vec<_>>();
+        let read_all =
+            |ids: Vec<String>| stream::iter(ids).map(&read).buffered(CHANGES).try_collect::<Vec<_>>();
         let change_one = async |(mut found, id): (Option<NumberedRecord>, String)| {
             while let Some(NumberedRecord { record, number, .. }) =
                 found.filter(|found| is_for(&found.record))
             {
-                if change(record, number).await? {
-                    return Ok(true);
+                match change(record, number).await? {
+                    Change::Late => found = self.store.record(&id).await?,
+                    done => return Ok(Some(done)),
                 }
-                found = self.store.record(&id).await?;
             }
-            Ok::<_, Error>(false)
+            Ok::<_, Error>(None)
+        };
+        let queue = async |done: Option<Change>| {
+            if let Some(Change::Queues(job)) = &done {
+                self.store.enqueue(job).await?;
+            }
+            Ok(usize::from(done.is_some()))
         };
         self.runtime.block_on(async {
-            let wholes = read_all(ids.to_vec()).await?;
-            let parts = wholes.iter().filter_map(|(found, _)| found.as_ref());
-            let parts = read_all(parts.flat_map(|found| found.record.job.parts()).collect()).await?;
+            let mut known = HashSet::new();
+            let mut jobs = read_all(ids.iter().filter(|id| known.insert(*id)).cloned().collect()).await?;
+            let wholes = jobs.iter().filter_map(|(found, _)| found.as_ref());
+            let parts = wholes.flat_map(|found| found.record.job.parts()).filter(|id| !known.contains(id));
+            jobs.extend(read_all(parts.collect()).await?);
+            let is_part = |(found, _): &(Option<NumberedRecord>, String)| {
+                found.as_ref().is_some_and(|found| found.record.job.segment.is_some())
+            };
+            let (parts, wholes): (Vec<_>, Vec<_>) = jobs.into_iter().partition(is_part);
             let in_order = match sequence {
                 Sequence::WholesFirst => [wholes, parts],
                 Sequence::PartsFirst => [parts, wholes],
             };
             let mut changed = 0;
             for jobs in in_order {
-                let changes = stream::iter(jobs).map(&change_one).buffer_unordered(CHANGES);
-                changed += changes.try_collect::<Vec<_>>().await?.into_iter().filter(|it| *it).count();
+                let changes = stream::iter(jobs).map(&change_one).buffered(CHANGES);
+                let queued = changes.map_ok(&queue).try_buffered(CHANGES);
+                changed += queued.try_collect::<Vec<usize>>().await?.into_iter().sum::<usize>();
             }
             Ok(changed)
         })
