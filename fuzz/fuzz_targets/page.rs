@@ -7,7 +7,7 @@ use std::cell::LazyCell;
 
 use libfuzzer_sys::fuzz_target;
 use lockon::media::launch;
-use lockon::page::Rehearsal;
+use lockon_page::Rehearsal;
 
 thread_local! {
     static PAGE: LazyCell<Rehearsal> = const {

@@ -28,7 +28,7 @@
 //! | `history.rs` | the records of the last frames |
 //! | `memory.rs` | the memory limit for kept frames, over all runs |
 //! | `sink.rs` | the sink |
-//! | `rehearsal.rs` | a page without a network, for tests and fuzzing |
+//! | `rehearsal.rs` | a page without a network, for tests and, with the feature `rehearsal`, for fuzzing |
 //! | `page/` | the files for the browser, and the description of the API |
 
 mod api;
@@ -46,6 +46,7 @@ mod offers;
 mod orders;
 mod picture;
 mod recent_events;
+#[cfg(any(test, feature = "rehearsal"))]
 mod rehearsal;
 mod resize;
 mod shown;
@@ -78,6 +79,7 @@ use video::Video;
 
 pub use metrics::MetricsServer;
 pub use offers::Chosen;
+#[cfg(any(test, feature = "rehearsal"))]
 pub use rehearsal::Rehearsal;
 use shown::Shown;
 
