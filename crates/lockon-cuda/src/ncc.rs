@@ -258,11 +258,11 @@ impl NccKernels {
         })
     }
 
-    fn constant(&self, stream: &Stream) -> Result<&ConstantKernels> {
+    fn constant(&self) -> Result<&ConstantKernels> {
         once(&self.constant, || {
             let module = self.gpu.load(PTX)?;
-            let (pattern, pattern_bytes) = module.global("constant_pattern", stream)?;
-            let (pixels, bytes) = module.global("constant_pixels", stream)?;
+            let (pattern, pattern_bytes) = module.global("constant_pattern")?;
+            let (pixels, bytes) = module.global("constant_pixels")?;
             assert_eq!((pattern_bytes, bytes), (size_of::<Pattern>(), CONSTANT_BYTES), "as in ncc.cu");
             Ok(ConstantKernels {
                 constant: pair(&module, "correlate_constant", "correlate_constant_masked")?,
@@ -274,7 +274,7 @@ impl NccKernels {
     }
 
     /// Loads the code that searches with `kernel` need, so that the first search need not.
-    pub(super) fn prepare(&self, kernel: NccKernel, stream: &Stream) -> Result<()> {
+    pub(super) fn prepare(&self, kernel: NccKernel) -> Result<()> {
         match kernel {
             NccKernel::Wgmma => {}
             NccKernel::Texture | NccKernel::Mma | NccKernel::MmaMap => {
@@ -282,7 +282,7 @@ impl NccKernels {
             }
             NccKernel::Constant | NccKernel::Shared => {
                 self.map()?;
-                self.constant(stream)?;
+                self.constant()?;
             }
         }
         Ok(())
@@ -297,7 +297,7 @@ impl NccKernels {
         assert!(member.bytes() <= CONSTANT_BYTES, "{} bytes of template in constant memory", member.bytes());
         self.resident = None;
         let &ConstantKernels { pattern: constant_pattern, pixels: constant_pixels, .. } =
-            self.constant(stream)?;
+            self.constant()?;
         let Size { width, height } = member.size;
         for plane in 0..member.planes() {
             let from = Rows { address: member.rows.address + (plane * width) as u64, ..member.rows };
@@ -387,7 +387,7 @@ impl NccKernels {
                     &mut all,
                 ),
                 NccKernel::Constant => stream.launch(
-                    &self.constant(stream)?.constant[which],
+                    &self.constant()?.constant[which],
                     grid(BLOCK),
                     BLOCK,
                     0,
@@ -399,7 +399,7 @@ impl NccKernels {
                 NccKernel::Shared => {
                     let bytes = tile_bytes(member.size);
                     stream.launch(
-                        &self.constant(stream)?.shared[which],
+                        &self.constant()?.shared[which],
                         grid(BLOCK),
                         BLOCK,
                         bytes,

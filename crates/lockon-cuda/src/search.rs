@@ -434,7 +434,7 @@ impl Lane {
                     }
                 }
                 How::Mma(_) | How::MmaMap(_) | How::Plain(_) => {
-                    self.kernels.prepare(member.how.kernel(), &self.stream)?;
+                    self.kernels.prepare(member.how.kernel())?;
                 }
             }
         }

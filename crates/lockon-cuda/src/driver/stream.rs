@@ -352,10 +352,9 @@ impl Stream {
             attrs: &raw mut early,
             numAttrs: u32::from(kernel.begins_early && self.overlaps),
         };
-        let function = kernel.function.cu_function();
         // SAFETY: the arguments are the caller's; `early` lives until the call returns; a kernel begins early
         // only if `Module::early_kernel` made it.
-        unsafe { sys::cuLaunchKernelEx(&raw const config, function, args.as_mut_ptr(), std::ptr::null_mut()) }
+        unsafe { sys::cuLaunchKernelEx(&raw const config, kernel.function, args.as_mut_ptr(), std::ptr::null_mut()) }
             .result()
             .map_err(|error| {
                 let reason = said(error);
