@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Compiles kernels/*.cu to kernels/ptx/*.ptx, which is committed: building lockon needs no CUDA.
+# Compiles kernels/*.cu to crates/lockon-cuda/ptx/*.ptx, and the kernels of crates/lockon-bench to its folder ptx. PTX is committed:
+# building lockon needs no CUDA.
 #
 #   scripts/compile-kernels.sh [--check]     (--check compares with what is committed and writes nothing)
 #
@@ -31,6 +32,11 @@ import pathlib
 import re
 import sys
 
+# Where the PTX of a folder's kernels is: in the crate that loads it.
+FOLDERS = {
+    "kernels": pathlib.Path("crates/lockon-cuda/ptx"),
+    "crates/lockon-bench/kernels": pathlib.Path("crates/lockon-bench/ptx"),
+}
 folder, check = pathlib.Path(sys.argv[1]), bool(sys.argv[2])
 library = folder / "nvidia/cuda_nvrtc/lib"
 # NVRTC looks for its builtins beside the libraries that are loaded already.
@@ -58,7 +64,7 @@ def targets(source):
     said = re.search(r"^// target: (.+)$", source.read_text(), re.MULTILINE)
     first, *others = said[1].split(", ") if said else ["compute_75"]
     named = {source.stem: first} | {f"{source.stem}_{other.removeprefix('compute_')}": other for other in others}
-    return {pathlib.Path("kernels/ptx", name + ".ptx"): target for name, target in named.items()}
+    return {FOLDERS[str(source.parent)] / (name + ".ptx"): target for name, target in named.items()}
 
 
 def compile_(source, target):
@@ -83,7 +89,7 @@ def compile_(source, target):
 
 
 stale, made = [], set()
-sources = sorted(pathlib.Path("kernels").glob("*.cu"))
+sources = sorted(source for folder in FOLDERS for source in pathlib.Path(folder).glob("*.cu"))
 for source in sources:
     for committed, target in targets(source).items():
         made.add(committed)
@@ -94,7 +100,7 @@ for source in sources:
         if not check:
             committed.write_text(ptx)
             print(f"wrote {committed}")
-stray = [str(path) for path in pathlib.Path("kernels/ptx").glob("*.ptx") if path not in made]
+stray = [str(path) for folder in FOLDERS.values() for path in folder.glob("*.ptx") if path not in made]
 if check and stale:
     sys.exit(f"scripts/compile-kernels.sh: not what the sources compile to: {', '.join(stale)}; run it without --check")
 if stray:

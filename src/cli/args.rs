@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueHint};
 
-use lockon::config::{BackendChoice, Kernel, Moment, ThresholdSpec};
-use lockon::frame::{Rect, Size};
+use lockon::config::{BackendChoice, Moment, ThresholdSpec};
+use lockon::frame::Rect;
 use lockon::media::source::Input;
 use lockon::request::{Field, ListenAddress};
 use lockon::text;
@@ -69,6 +69,7 @@ pub(super) enum Command {
     #[command(after_long_help = THRESHOLD_EXAMPLES)]
     Threshold(ThresholdArgs),
     /// Measure this machine: frames per second at common sizes
+    #[command(after_long_help = BENCH_KERNELS)]
     Bench(BenchArgs),
     /// Check what is installed and what is missing, with the command that fixes it
     Doctor,
@@ -224,6 +225,9 @@ pub(super) enum JobFormat {
     Json,
 }
 
+const BENCH_KERNELS: &str = "\
+To time each kernel, use lockon's source: cargo run -p lockon-bench --release -- kernels";
+
 /// The values that `--backend` offers.
 const BACKENDS: [&str; 3] = ["auto", "cpu", "cuda"];
 
@@ -358,7 +362,7 @@ pub(super) struct ThresholdArgs {
 
 #[derive(ClapArgs)]
 pub(super) struct ManArgs {
-    /// Print the page of this command, such as `run` or `bench kernels` (default: the program's own)
+    /// Print the page of this command, such as `run` (default: the program's own)
     #[arg(value_name = "COMMAND")]
     pub(super) command: Vec<String>,
     /// Write all pages into DIR/man1 instead, where `man -M DIR` and packages look for them: lockon.1,
@@ -368,84 +372,13 @@ pub(super) struct ManArgs {
 }
 
 #[derive(ClapArgs)]
-#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct BenchArgs {
-    /// Measure something else
-    #[command(subcommand)]
-    pub(super) command: Option<BenchCommand>,
     /// The device: auto, cpu, cuda, cuda:N
     #[arg(long, default_value = "auto", value_parser = offering::<BackendChoice>(BACKENDS), hide_possible_values = true)]
     pub(super) backend: BackendChoice,
     /// Threads of the CPU backend
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(super) threads: Option<u16>,
-}
-
-#[derive(Subcommand)]
-pub(super) enum BenchCommand {
-    /// Time every kernel, after checking its result against the definition
-    Kernels(BenchKernelsArgs),
-}
-
-#[derive(ClapArgs)]
-pub(super) struct BenchKernelsArgs {
-    /// The device: auto, cpu, cuda, cuda:N
-    #[arg(long, default_value = "auto", value_parser = offering::<BackendChoice>(BACKENDS), hide_possible_values = true)]
-    pub(super) backend: BackendChoice,
-    /// Only frames of this size, instead of 1920x1080 and 3840x2160
-    #[arg(long, value_name = "WxH", value_parser = read::<Size>)]
-    pub(super) frame: Option<Size>,
-    /// Only templates of this size, instead of all sizes and the thresholds
-    #[arg(long, value_name = "WxH", value_parser = read::<Size>)]
-    pub(super) template: Option<Size>,
-    /// Number of templates in one pass
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = |s: &str| s.parse().ok().filter(|&n: &usize| n > 0).ok_or("not a number of 1 or more"))]
-    pub(super) bank: usize,
-    /// Only thresholds of this block, instead of all blocks and the templates
-    #[arg(long, value_name = "N", value_parser = |s: &str| s.parse().ok().filter(|n: &usize| n % 2 == 1 && (3..=255).contains(n)).ok_or("not an odd number from 3 to 255"))]
-    pub(super) block: Option<usize>,
-    /// Only this kernel, beside the default one; may be given several times
-    #[arg(long, value_name = "NAME", value_parser = offering::<Kernel>(Kernel::NAMES))]
-    pub(super) kernel: Vec<Kernel>,
-    /// Measure only this; may be given several times
-    #[arg(long, value_name = "WHAT")]
-    pub(super) only: Vec<BenchSubject>,
-    /// Also time NPP and cuFFT, if they are installed
-    #[arg(long)]
-    pub(super) peers: bool,
-    /// Threads of the CPU backend
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(super) threads: Option<u16>,
-    /// One JSON object instead of a table
-    #[arg(long)]
-    pub(super) json: bool,
-}
-
-impl BenchKernelsArgs {
-    /// True if a table of everything was requested, and no selection.
-    pub(super) fn is_everything(&self) -> bool {
-        let is_chosen = !self.kernel.is_empty() || !self.only.is_empty() || self.peers || self.json;
-        !is_chosen
-            && self.frame.is_none()
-            && self.template.is_none()
-            && self.block.is_none()
-            && self.bank == 1
-    }
-}
-
-/// The subjects of `bench kernels`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum BenchSubject {
-    /// Time from the creation of a context to the first result
-    Start,
-    /// Template matching
-    Ncc,
-    /// Adaptive thresholds
-    Threshold,
-    /// Uploads, downloads, and turning a picture
-    Copies,
-    /// Frames through the ring
-    Ring,
 }
 
 /// Parses INPUT, whose name need not be text. The error does not repeat it, since clap names it before.

@@ -119,7 +119,7 @@ mod tests {
             pages += 1;
         }
         assert!(pages >= 9, "{pages} pages");
-        assert!(dir.path().join("lockon-bench-kernels.1").exists());
+        assert!(dir.path().join("lockon-events-forget.1").exists());
     }
 
     #[test]

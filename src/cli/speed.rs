@@ -1,5 +1,5 @@
 //! `lockon bench`: the speed of a machine in one sentence: the whole loop on frames in memory, for some
-//! seconds; and the speed of the kernels, which `lockon_bench` measures.
+//! seconds. A program of its own, `lockon-bench`, measures the kernels.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,15 +11,14 @@ use lockon::devices::Devices;
 use lockon::frame::{Circumstances, Frame, FrameMeta, Picture, PixelFormat, Rect, Size, VideoFormat};
 use lockon::locks::lock;
 use lockon::ports::{Delivery, Next, Sink, Source};
+use lockon::reference;
 use lockon::search::Search;
 use lockon::setup::{self, Ends, Setup};
 use lockon::template::Template;
 use lockon::{Error, Result};
 
-use lockon_bench::{Request, Subject, natural};
-
-use super::args::{BenchArgs, BenchCommand, BenchKernelsArgs, BenchSubject};
-use super::{Outcome, log, print};
+use super::args::BenchArgs;
+use super::{Outcome, print};
 
 /// The usual frame sizes, with their names.
 const FRAMES: [(&str, Size); 3] =
@@ -42,50 +41,14 @@ const WARM_UP: u64 = 2;
 const VIEWS: usize = 4;
 const STEP: usize = 2;
 
-/// Measures the whole loop, or the kernels with `bench kernels`, and ends with this machine's frames per
-/// second.
+/// Measures the whole loop, and prints this machine's frames per second.
 pub(super) fn bench(args: &BenchArgs) -> anyhow::Result<Outcome> {
-    match &args.command {
-        Some(BenchCommand::Kernels(args)) => {
-            lockon_bench::kernels(&request(args), print, log::say)?;
-            // If only certain kernels were requested, the usual sentence is not measured.
-            if args.is_everything() {
-                say_speed(args.backend, args.threads)?;
-            }
-        }
-        None => say_speed(args.backend, args.threads)?,
-    }
-    Ok(Outcome::Done)
-}
-
-fn request(args: &BenchKernelsArgs) -> Request {
-    let subject = |subject: &BenchSubject| match subject {
-        BenchSubject::Start => Subject::Start,
-        BenchSubject::Ncc => Subject::Ncc,
-        BenchSubject::Threshold => Subject::Threshold,
-        BenchSubject::Copies => Subject::Copies,
-        BenchSubject::Ring => Subject::Ring,
-    };
-    Request {
-        backend: args.backend,
-        frame: args.frame,
-        template: args.template,
-        bank: args.bank,
-        block: args.block,
-        kernel: args.kernel.clone(),
-        only: args.only.iter().map(subject).collect(),
-        peers: args.peers,
-        threads: args.threads,
-        json: args.json,
-    }
-}
-
-fn say_speed(backend: BackendChoice, threads: Option<u16>) -> anyhow::Result<()> {
-    if matches!(backend, BackendChoice::Cuda(_) | BackendChoice::CudaOf(_)) && threads.is_some() {
+    if matches!(args.backend, BackendChoice::Cuda(_) | BackendChoice::CudaOf(_)) && args.threads.is_some() {
         return Err(Error::Usage("--threads is for the CPU backend".into()).into());
     }
-    let sentence = sentence(backend, setup::threads(threads))?;
-    Ok(print(&format!("{sentence}\n"))?)
+    let sentence = sentence(args.backend, setup::threads(args.threads))?;
+    print(&format!("{sentence}\n"))?;
+    Ok(Outcome::Done)
 }
 
 /// Measures, and returns the sentence.
@@ -112,7 +75,7 @@ fn sentence(choice: BackendChoice, threads: usize) -> Result<String> {
 
 /// Returns the frames per second at that size, and the device.
 fn rate(choice: BackendChoice, threads: usize, size: Size) -> Result<(f64, Device)> {
-    let scene = natural(Size::new(size.width + STEP * VIEWS, size.height + STEP * VIEWS));
+    let scene = reference::natural(Size::new(size.width + STEP * VIEWS, size.height + STEP * VIEWS));
     let view = |index: usize| {
         let at = STEP * index;
         Arc::new(scene.as_ref().crop(Rect::new(at, at, size.width, size.height)).to_plane())

@@ -219,7 +219,7 @@ fn a_closed_pipe_ends_every_command_with_one_exit_code_and_no_message() {
         "man run",
         "match ball.png ball.png",
         "pick ball.mp4 --box 3,5,17,19",
-        "bench kernels --backend cpu",
+        "bench --backend cpu",
         "run ball.mp4 --threshold mean:31:5 --print-job",
         "run ball.mp4 --threshold mean:31:5 --print-pipeline",
         "-q run ball.mp4 --threshold mean:31:5 --results -",

@@ -110,7 +110,7 @@ fn bash_offers_what_can_be_typed() {
         (&["-v", "--log-format", "json", "run", "ball.m"], &["ball.mp4"]),
         (&["-q", "r"], &["run"]),
         (&["man", "r"], &["run"]),
-        (&["man", "bench", ""], &["kernels"]),
+        (&["man", "events", ""], &["forget"]),
         (&["man", "run", ""], &[]),
     ] {
         let mut found = offered(&place, words);
@@ -137,8 +137,8 @@ fn man_pages_are_rendered_without_a_warning() {
     assert!(pages >= 9, "{pages}");
     let run = String::from_utf8(succeeds(place.lockon("man run")).stdout).unwrap();
     assert_eq!(run, place.read("pages/man1/lockon-run.1"));
-    let kernels = String::from_utf8(succeeds(place.lockon("man bench kernels")).stdout).unwrap();
-    assert!(kernels.contains(".TH lockon-bench-kernels 1"), "{kernels}");
+    let forget = String::from_utf8(succeeds(place.lockon("man events forget")).stdout).unwrap();
+    assert!(forget.contains(".TH lockon-events-forget 1"), "{forget}");
     fails(&place.lockon("man walk"), 2, "there is no command \"walk\"");
 }
 

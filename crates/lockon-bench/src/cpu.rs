@@ -67,3 +67,53 @@ fn time(mut work: impl FnMut()) -> Micros {
     micros.sort_by(f64::total_cmp);
     micros
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::super::plan::{Request, check_request};
+    use super::super::{Args, Command};
+    use super::*;
+
+    fn request(words: &str) -> Request {
+        let args = Args::parse_from(["lockon-bench", "kernels"].into_iter().chain(words.split_whitespace()));
+        let Command::Kernels(request) = args.command else { unreachable!("the command is `kernels`") };
+        request
+    }
+
+    #[test]
+    fn each_row_of_the_cpu_is_a_measurement_whose_result_was_checked() {
+        let words = "--backend cpu --frame 123x67 --template 16x9 --block 11 --json";
+        let mut work = Work::new(&request(words));
+        work.on_cpu(2).unwrap();
+        let rows = serde_json::to_value(&work.rows).unwrap();
+        let of = |key: &str| rows.as_array().unwrap().iter().map(|row| row[key].clone()).collect::<Vec<_>>();
+        assert_eq!(of("op"), ["ncc", "threshold", "threshold", "threshold", "threshold"]);
+        assert_eq!(of("kernel"), ["auto"; 5]);
+        assert_eq!(rows[0]["template"], serde_json::json!([16, 9]));
+        assert_eq!(rows[0]["scene"], "natural");
+        assert_eq!(rows[4]["method"], "niblack");
+        for row in rows.as_array().unwrap() {
+            assert_eq!(row["frame"], serde_json::json!([123, 67]));
+            assert!(row["median_us"].as_f64().unwrap() > 0.0 && row["p90_us"].as_f64().unwrap() > 0.0);
+        }
+    }
+
+    #[test]
+    fn requests_that_mean_nothing_are_wrong_usage() {
+        for words in [
+            "--frame 64x48 --template 65x8",
+            "--bank 2 --block 11",
+            "--backend cpu --kernel ncc-mma",
+            "--backend cpu --peers",
+            "--backend cpu --only ring",
+            "--backend cuda --threads 2",
+            "--only ncc --block 11",
+        ] {
+            let error = check_request(&request(words)).expect_err(words);
+            assert!(error.is_usage(), "{words}: {error}");
+        }
+        assert!(check_request(&request("--backend cpu --only ncc --template 8x8")).is_ok());
+    }
+}

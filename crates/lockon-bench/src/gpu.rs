@@ -10,12 +10,12 @@ use lockon_core::config::{Kernel, Kernels, Limits, ThresholdMethod, ThresholdSpe
 use lockon_core::frame::{FrameMeta, Picture, Plane, Rect, Size};
 use lockon_core::reference;
 use lockon_cuda::Cuda;
-use lockon_cuda::bench::{Bench, Context, Copy, Frames, PictureMemory};
-
-pub(super) use lockon_cuda::bench::Peers;
+use lockon_cuda::driver::Gpu;
 
 use super::check::{check_mask, check_matches, check_npp_scores, check_scores, found_on_cpu};
+use super::device::{Bench, Copy, Frames, PictureMemory};
 use super::plan::{FRAMES, RING_FRAMES, RING_SECONDS, RING_TEMPLATE, RING_THRESHOLD, Subject, WINDOW, Work};
+use super::say;
 use super::scene::{Scene, SearchCase, bank, methods, pictures, ring_standing};
 use super::table::{Name, Row, Times, at};
 
@@ -30,14 +30,14 @@ pub(super) fn first() -> lockon_core::Result<usize> {
 /// Measures; gives the device's name, its driver, and how times were taken.
 pub(super) fn measure(work: &mut Work, number: usize) -> Result<(String, Option<String>, &'static str)> {
     let began = Instant::now();
-    let context = Context::open(number)?;
+    let gpu = Gpu::open(number)?;
     let context_us = began.elapsed().as_secs_f64() * 1e6;
-    let Device { name, driver, .. } = context.describe();
+    let Device { name, driver, .. } = gpu.info().describe();
     work.header(&name)?;
     if work.wants_subject(Subject::Start) {
         work.start(number, context_us)?;
     }
-    work.on_gpu(&mut Bench::new(&context)?, number)?;
+    work.on_gpu(&mut Bench::new(&gpu)?, number)?;
     Ok((
         name,
         driver,
@@ -48,7 +48,7 @@ pub(super) fn measure(work: &mut Work, number: usize) -> Result<(String, Option<
 impl Work {
     fn on_gpu(&mut self, bench: &mut Bench, number: usize) -> Result<()> {
         if let Some(peers) = self.peers.as_ref().filter(|peers| !peers.missing.is_empty()) {
-            (self.say)(&format!("not installed, and not measured: {}", peers.missing.join(", ")));
+            say(&format!("not installed, and not measured: {}", peers.missing.join(", ")));
         }
         for frame in self.frames.clone() {
             if self.is_all && self.wants_subject(Subject::Ncc) {

@@ -1,50 +1,70 @@
 //! The requested benchmarks, and the measurements planned for them.
 
+use std::str::FromStr;
+
 use lockon_core::Error;
 use lockon_core::config::{BackendChoice, Kernel, ThresholdMethod, ThresholdSpec};
 use lockon_core::frame::{Rect, Size};
 
+use super::peers::Peers;
 use super::table::Row;
-use super::{Print, gpu};
 
 /// A subject that can be measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Subject {
-    /// From the creation of a context to the first result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Subject {
+    /// Time from the creation of a context to the first result
     Start,
-    /// Template matching.
+    /// Template matching
     Ncc,
-    /// Adaptive thresholds.
+    /// Adaptive thresholds
     Threshold,
-    /// Uploads, downloads, and turning a picture.
+    /// Uploads, downloads, and turning a picture
     Copies,
-    /// Frames through the ring.
+    /// Frames through the ring
     Ring,
 }
 
-/// A request: the measurements to make.
-#[derive(Debug, Clone)]
-pub struct Request {
-    /// On which device.
-    pub backend: BackendChoice,
-    /// Frames of this size only.
-    pub frame: Option<Size>,
-    /// Templates of this size only.
-    pub template: Option<Size>,
-    /// Templates in one pass.
-    pub bank: usize,
-    /// Thresholds of this block only.
-    pub block: Option<usize>,
-    /// These kernels only, beside what is taken by itself; all if there are none.
-    pub kernel: Vec<Kernel>,
-    /// These things only; what goes with the rest if there are none.
-    pub only: Vec<Subject>,
-    /// NPP and cuFFT too, if they are installed.
-    pub peers: bool,
-    /// Threads of the CPU backend; all cores by default.
-    pub threads: Option<u16>,
-    /// One JSON object instead of a table.
-    pub json: bool,
+/// The measurements to make.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Request {
+    /// The device: auto, cpu, cuda, cuda:N
+    #[arg(long, default_value = "auto", value_parser = read::<BackendChoice>)]
+    pub(super) backend: BackendChoice,
+    /// Only frames of this size, instead of 1920x1080 and 3840x2160
+    #[arg(long, value_name = "WxH", value_parser = read::<Size>)]
+    pub(super) frame: Option<Size>,
+    /// Only templates of this size, instead of all sizes and the thresholds
+    #[arg(long, value_name = "WxH", value_parser = read::<Size>)]
+    pub(super) template: Option<Size>,
+    /// Number of templates in one pass
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = |s: &str| s.parse().ok().filter(|&n: &usize| n > 0).ok_or("not a number of 1 or more"))]
+    pub(super) bank: usize,
+    /// Only thresholds of this block, instead of all blocks and the templates
+    #[arg(long, value_name = "N", value_parser = |s: &str| s.parse().ok().filter(|n: &usize| n % 2 == 1 && (3..=255).contains(n)).ok_or("not an odd number from 3 to 255"))]
+    pub(super) block: Option<usize>,
+    /// Only this kernel, beside the default one; may be given several times
+    #[arg(long, value_name = "NAME", value_parser = read::<Kernel>)]
+    pub(super) kernel: Vec<Kernel>,
+    /// Measure only this; may be given several times
+    #[arg(long, value_name = "WHAT")]
+    pub(super) only: Vec<Subject>,
+    /// Also time NPP and cuFFT, if they are installed
+    #[arg(long)]
+    pub(super) peers: bool,
+    /// Threads of the CPU backend [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// One JSON object instead of a table
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// Reads a value of the library's. The error does not contain the value, which clap names before it.
+fn read<T: FromStr<Err = Error>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error| match error {
+        Error::Value { expected, .. } => expected,
+        other => other.to_string(),
+    })
 }
 
 impl Request {
@@ -119,18 +139,16 @@ pub(super) struct Work {
     pub(super) bank: usize,
     pub(super) kernels: Vec<Kernel>,
     pub(super) only: Vec<Subject>,
-    pub(super) peers: Option<gpu::Peers>,
+    pub(super) peers: Option<Peers>,
     /// Everything is measured, not one thing only.
     pub(super) is_all: bool,
     pub(super) threads: usize,
     pub(super) prints_table: bool,
-    pub(super) print: Print,
-    pub(super) say: fn(&str),
     pub(super) rows: Vec<Row>,
 }
 
 impl Work {
-    pub(super) fn new(args: &Request, print: Print, say: fn(&str)) -> Self {
+    pub(super) fn new(args: &Request) -> Self {
         let is_all = args.template.is_none() && args.block.is_none();
         let square = |side: &usize| Size::new(*side, *side);
         Self {
@@ -148,12 +166,10 @@ impl Work {
             bank: args.bank,
             kernels: args.kernel.clone(),
             only: args.only.clone(),
-            peers: args.peers.then(gpu::Peers::load),
+            peers: args.peers.then(Peers::load),
             is_all,
             threads: args.threads(),
             prints_table: !args.json,
-            print,
-            say,
             rows: Vec::new(),
         }
     }

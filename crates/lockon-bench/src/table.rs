@@ -9,6 +9,7 @@ use lockon_core::template::Template;
 
 use super::plan::Work;
 use super::scene::SearchCase;
+use super::{print, say};
 
 /// How long something took, each time in microseconds, in rising order.
 pub(super) type Micros = Vec<f64>;
@@ -151,12 +152,12 @@ pub(super) struct Report {
 impl Work {
     pub(super) fn header(&self, device: &str) -> Result<()> {
         if self.prints_table {
-            (self.print)(&format!(
+            print(&format!(
                 "{device}\n{:<10} {:<21} {:>9} {:>9} {:>16} {:>12} {:>10} {:>13} {:>9} {:>8}\n",
                 "op", "kernel", "scene", "frame", "of", "median", "p90", "one by one", "Gprod/s", "GB/s"
             ))?;
         } else {
-            (self.say)(&format!("measuring {device}"));
+            say(&format!("measuring {device}"));
         }
         Ok(())
     }
@@ -174,7 +175,7 @@ impl Work {
                 _ => String::new(),
             };
             let products = row.products_per_s.map_or(String::new(), |rate| format!("{:.0}", rate / 1e9));
-            (self.print)(&format!(
+            print(&format!(
                 "{:<10} {:<21} {:>9} {:>9} {:>16} {:>9.1} us {:>7.1} us {:>13} {:>9} {:>8.1}\n",
                 row.op,
                 row.taken.as_ref().map_or(row.kernel.clone(), |taken| format!("{}: {taken}", row.kernel)),

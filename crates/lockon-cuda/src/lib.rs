@@ -22,16 +22,9 @@
 //! | `range` | launcher of `kernels/range.cu` |
 //! | `overlay`, `surface` | launchers of `kernels/overlay.cu` and `kernels/surface.cu` |
 //! | `driver` | the layer over the CUDA driver |
-
-#![cfg_attr(
-    not(feature = "bench"),
-    allow(
-        dead_code,
-        unused_imports,
-        unreachable_pub,
-        reason = "what is timed uses more of the driver and of textures than the ring does"
-    )
-)]
+//! | `parts` | searches and thresholds of single frames, for `lockon-bench` |
+//!
+//! `driver` and `parts` are public for `lockon-bench` alone: hidden, and no part of what this crate promises.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -53,15 +46,14 @@ use search::{CandidateList, Lane, PlannedSearch, Planner, WindowSearch};
 use surface::DevicePicture;
 use threshold::Thresholder;
 
-#[cfg(feature = "bench")]
-pub mod bench;
-mod driver;
+#[doc(hidden)]
+pub mod driver;
 mod fused;
 mod mma;
 mod ncc;
 mod overlay;
-#[cfg(feature = "bench")]
-mod peers;
+#[doc(hidden)]
+pub mod parts;
 mod range;
 mod search;
 mod shared;

@@ -20,10 +20,10 @@ use super::shared::{constant, pod_structure};
 use super::suspects::{Packer, Query, Settler, Sought, Suspicion, Words};
 
 /// For compute capability 7.5 and later.
-pub(super) const PTX: &str = include_str!("../../../kernels/ptx/ncc_mma.ptx");
+pub(super) const PTX: &str = include_str!("../ptx/ncc_mma.ptx");
 
 /// For 8.0 and later.
-const PTX_80: &str = include_str!("../../../kernels/ptx/ncc_mma_80.ptx");
+const PTX_80: &str = include_str!("../ptx/ncc_mma_80.ptx");
 
 /// Returns a constant that must be equal in both.
 const fn both(name: &str) -> usize {

@@ -10,14 +10,14 @@ use lockon_core::error::Result;
 use lockon_core::frame::{Rect, Size};
 use lockon_core::template::TemplateSums;
 
-use super::driver::{DeviceBuffer, Gpu, Kernel, Module, PinnedBuffer, Rows, Stream, arg};
+use super::driver::{DeviceBuffer, Gpu, Kernel, Module, PinnedBuffer, Rows, Stream, Texture, arg};
 use super::shared::{constant, pod_structure};
-use super::texture::{Sampling, Texture, pitch_for};
+use super::texture::{over_rows, pitch_for};
 use super::{mma, wgmma};
 
-const PTX: &str = include_str!("../../../kernels/ptx/ncc.ptx");
+const PTX: &str = include_str!("../ptx/ncc.ptx");
 
-const PUBLISH_PTX: &str = include_str!("../../../kernels/ptx/publish.ptx");
+const PUBLISH_PTX: &str = include_str!("../ptx/publish.ptx");
 
 /// Widest and highest frame and template: 32-bit sums of a row or column of squares reach so far.
 pub(super) const MAX_SIDE: usize = 65_536;
@@ -177,8 +177,7 @@ impl DeviceFrame {
         let pixels = gpu.alloc("a frame", pitch * size.height)?;
         // SAFETY: the frame keeps `pixels` and does not let other code replace it; kernels get the texture of
         // a frame that lives (`NccKernels::correlate`).
-        let texture =
-            unsafe { Texture::over_rows::<u8, _>(gpu, &pixels, 0, pitch, size, Sampling::default())? };
+        let texture = unsafe { over_rows(gpu, &pixels, 0, pitch, size)? };
         Ok(Self { pixels, pitch, size, texture })
     }
 
@@ -296,8 +295,7 @@ impl NccKernels {
         }
         assert!(member.bytes() <= CONSTANT_BYTES, "{} bytes of template in constant memory", member.bytes());
         self.resident = None;
-        let &ConstantKernels { pattern: constant_pattern, pixels: constant_pixels, .. } =
-            self.constant()?;
+        let &ConstantKernels { pattern: constant_pattern, pixels: constant_pixels, .. } = self.constant()?;
         let Size { width, height } = member.size;
         for plane in 0..member.planes() {
             let from = Rows { address: member.rows.address + (plane * width) as u64, ..member.rows };

@@ -9,7 +9,7 @@ use lockon_core::error::Result;
 use lockon_core::frame::{PixelFormat, Rect};
 use lockon_core::overlay::{Drawing, Ink, Step};
 
-const PTX: &str = include_str!("../../../kernels/ptx/overlay.ptx");
+const PTX: &str = include_str!("../ptx/overlay.ptx");
 
 /// Samples of a block, across and down.
 const TILE: [usize; 2] = [constant(PTX, "TILE_X"), constant(PTX, "TILE_Y")];

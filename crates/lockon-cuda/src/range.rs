@@ -7,7 +7,7 @@ use super::ncc::DeviceFrame;
 use super::shared::constant;
 use lockon_core::error::Result;
 
-const PTX: &str = include_str!("../../../kernels/ptx/range.ptx");
+const PTX: &str = include_str!("../ptx/range.ptx");
 const BLOCK: usize = constant(PTX, "BLOCK");
 /// Bytes of a word, which one thread expands.
 const WORD: usize = 4;

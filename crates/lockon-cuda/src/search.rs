@@ -23,7 +23,7 @@ use super::ncc::{
     self, DeviceFrame, Found, FoundPeak, How, Member, NccKernels, Pattern, Publish, Wanted, once, positions,
 };
 use super::suspects::{Query, Suspicion};
-use super::texture::{Sampling, Texture, pitch_for};
+use super::texture::{over_rows, pitch_for};
 use super::wgmma::{PreparedBank, Progress, WgmmaKernels};
 
 /// Most candidates that come back with every search, 28 KiB of them. The rest, if there are more, costs a
@@ -190,9 +190,7 @@ impl PlannedSearch {
                 let planes = Size::new(size.width * if is_masked { 2 } else { 1 }, size.height);
                 // SAFETY: the plan keeps `storage` beside its members, and kernels get the texture of a
                 // member whose plan lives (`Lane::search`).
-                let texture = unsafe {
-                    Texture::over_rows::<u8, _>(gpu, &storage, start, pitch, planes, Sampling::default())?
-                };
+                let texture = unsafe { over_rows(gpu, &storage, start, pitch, planes)? };
                 let statistics = storage.address_of(index * size_of::<Pattern>());
                 let sums = bank.members()[index].sums();
                 let mut member = Member {
@@ -223,6 +221,11 @@ impl PlannedSearch {
         }
         let selector = Selector::new(&bank);
         Ok(Self { bank, region, best_only, members, wgmma, _storage: storage, selector })
+    }
+
+    /// The templates.
+    pub(super) fn bank(&self) -> &Bank {
+        &self.bank
     }
 
     /// The kernel that is taken for the first member.

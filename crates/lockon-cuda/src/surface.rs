@@ -22,7 +22,7 @@ use lockon_core::locks::lock;
 use lockon_core::overlay::Drawing;
 use lockon_core::surface::{self, Surface, Traffic, Turn};
 
-const PTX: &str = include_str!("../../../kernels/ptx/surface.ptx");
+const PTX: &str = include_str!("../ptx/surface.ptx");
 const BLOCK: usize = constant(PTX, "BLOCK");
 const MAX_GRIDS: usize = constant(PTX, "MAX_GRIDS");
 

@@ -696,34 +696,6 @@ fn of_many_equal_scores_each_kernel_takes_those_that_come_first() {
     gpu.check_dropped().unwrap();
 }
 
-/// The kernel beside those of the standing work, for the same purpose.
-#[test]
-fn each_kernel_that_resamples_agrees_at_its_smallest_interesting_sizes() {
-    let Some(gpu) = testing::gpu() else { return };
-    let mut random = Random(6);
-    for size in [Size::new(1, 1), Size::new(33, 9), Size::new(70, 41)] {
-        let picture = random.picture(size);
-        // A whole turn changes nothing.
-        let stream = gpu.stream(Priority::Normal).unwrap();
-        let frame = testing::upload(&gpu, &stream, picture.as_ref());
-        let linear = texture::Sampling {
-            filter: texture::Filter::Linear,
-            read: texture::Read::NormalisedFloat,
-            ..texture::Sampling::default()
-        };
-        // SAFETY: the frame lives to the end of the round.
-        let view = unsafe {
-            texture::Texture::over_rows::<u8, _>(&gpu, &frame.pixels, 0, frame.pitch, size, linear)
-        };
-        let mut out = gpu.alloc::<u8>("a picture", size.area()).unwrap();
-        let resample = texture::modes::Resample::load(&gpu).unwrap();
-        assert_eq!(resample.run(&stream, &view.unwrap(), 1.0, 360.0, &mut out).unwrap(), size);
-        let mut found = Plane::new(size);
-        stream.download_now(&out, found.data_mut()).unwrap();
-        assert_eq!(found, picture);
-    }
-}
-
 #[test]
 fn banks_thresholds_and_masks_of_a_full_ring_are_the_cpus() {
     if testing::gpu().is_none() {
@@ -885,10 +857,16 @@ fn backends_open_while_others_allocate_and_free() {
                     .unwrap();
                 for round in 0..20 {
                     compare(&standing, 2, Kernels::default(), &frames, &format!("backend {seed}, {round}"));
-                    let array = texture::modes::Array::<f32>::new_2d(&gpu, Size::new(40, 30)).unwrap();
+                    let texture = DeviceFrame::new(&gpu, Size::new(40, 30)).unwrap();
                     let pinned = gpu.alloc_pinned::<u8>("bytes", 5000, Pinned::Plain).unwrap();
                     let room = gpu.alloc::<u8>("bytes", 50_000).unwrap();
-                    drop((array, pinned, room, gpu.stream(Priority::Normal).unwrap(), gpu.event().unwrap()));
+                    drop((
+                        texture,
+                        pinned,
+                        room,
+                        gpu.stream(Priority::Normal).unwrap(),
+                        gpu.event().unwrap(),
+                    ));
                 }
                 gpu.check_dropped().unwrap();
             });

@@ -13,7 +13,7 @@ use lockon_core::config::{self, BoxKernel, GaussianKernel, Kernels, ThresholdMet
 use lockon_core::error::Result;
 use lockon_core::frame::Size;
 
-const PTX: &str = include_str!("../../../kernels/ptx/threshold.ptx");
+const PTX: &str = include_str!("../ptx/threshold.ptx");
 
 /// PTX of a one-pass kernel, by target. Each is a module of its own, since a module is compiled as a whole
 /// when it is first loaded.
@@ -28,8 +28,8 @@ pub(super) struct Fused {
 macro_rules! fused {
     ($file:literal) => {
         Fused {
-            ptx_80: include_str!(concat!("../../../kernels/ptx/", $file, ".ptx")),
-            ptx_90: include_str!(concat!("../../../kernels/ptx/", $file, "_90.ptx")),
+            ptx_80: include_str!(concat!("../ptx/", $file, ".ptx")),
+            ptx_90: include_str!(concat!("../ptx/", $file, "_90.ptx")),
         }
     };
 }

@@ -25,7 +25,7 @@ mod geometry;
 use arguments::{Record, WgmmaLaunch};
 use geometry::{Finds, Geometry, MAX_SEARCHES, VARIANTS, best_geometry, chunks_and_steps, geometry};
 
-const PTX: &str = include_str!("../../../kernels/ptx/ncc_wgmma.ptx");
+const PTX: &str = include_str!("../ptx/ncc_wgmma.ptx");
 
 /// Bytes of a block's shared memory that are left to the kernels' own variables. Those of `ncc_wgmma_3x96`
 /// are the most: 5184 of `exact`, 420 of `lists`, 312 of `barrier_words` and 64 of `patterns`.

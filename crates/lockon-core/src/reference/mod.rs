@@ -19,3 +19,25 @@ pub fn picture(size: Size) -> Plane {
     });
     Plane::from_vec(data.collect(), size)
 }
+
+/// Noise on every scale, the coarser the stronger, as nature has it: the same picture every time.
+pub fn natural(frame: Size) -> Plane {
+    let mut sum = vec![128.0_f32; frame.area()];
+    let mut state = 1_u32;
+    let mut noise = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 16) as f32 / 32_768.0 - 1.0
+    };
+    for (cell, strength) in [(64, 40.0), (16, 24.0), (4, 14.0), (1, 9.0)] {
+        let across = frame.width / cell + 2;
+        let knots: Vec<f32> = (0..across * (frame.height / cell + 2)).map(|_| noise()).collect();
+        for (index, value) in sum.iter_mut().enumerate() {
+            let (x, y) = (index % frame.width, index / frame.width);
+            let (part_x, part_y) = ((x % cell) as f32 / cell as f32, (y % cell) as f32 / cell as f32);
+            let knot = |i: usize, j: usize| knots[(y / cell + j) * across + x / cell + i];
+            let line = |j: usize| knot(0, j) * (1.0 - part_x) + knot(1, j) * part_x;
+            *value += strength * (line(0) * (1.0 - part_y) + line(1) * part_y);
+        }
+    }
+    Plane::from_vec(sum.into_iter().map(|value| value as u8).collect(), frame)
+}

@@ -51,7 +51,7 @@ pub struct DeviceInfo {
 
 impl DeviceInfo {
     /// As a backend on it describes itself.
-    pub(crate) fn describe(&self) -> Device {
+    pub fn describe(&self) -> Device {
         let Self { number, name, capability, memory, driver } = self;
         let gib = *memory as f64 / f64::from(1 << 30);
         Device {
@@ -136,10 +136,10 @@ fn describe(number: usize, driver: CudaVersion) -> Result<DeviceInfo> {
 
 /// A device with its context, shared by all of the process that lives on it.
 #[derive(Clone)]
-pub(crate) struct Gpu(Arc<OpenDevice>);
+pub struct Gpu(Arc<OpenDevice>);
 
 /// The state that exists once for each device.
-pub(crate) struct OpenDevice {
+pub struct OpenDevice {
     pub(super) context: Arc<CudaContext>,
     info: DeviceInfo,
     max_shared_bytes: OnceLock<usize>,
@@ -163,7 +163,7 @@ static OPEN: Mutex<Vec<(usize, Weak<OpenDevice>)>> = Mutex::new(Vec::new());
 impl Gpu {
     /// Opens the device of that number. While a device is open, all callers share it: kernels are loaded
     /// once.
-    pub(crate) fn open(number: usize) -> Result<Self> {
+    pub fn open(number: usize) -> Result<Self> {
         let mut open = lock(&OPEN);
         let same = open.iter().find(|(other, _)| *other == number).and_then(|(_, context)| context.upgrade());
         if let Some(gpu) = same.map(Self) {
@@ -182,7 +182,7 @@ impl Gpu {
         Ok(Self(context))
     }
 
-    pub(crate) fn info(&self) -> &DeviceInfo {
+    pub fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
@@ -213,7 +213,7 @@ impl Gpu {
     }
 
     /// Returns an attribute of the device from the driver.
-    pub(crate) fn attribute(&self, which: Attribute) -> Result<usize> {
+    pub fn attribute(&self, which: Attribute) -> Result<usize> {
         Ok(self.context.attribute(which).map_err(failed("asking for a limit of the device"))? as usize)
     }
 
@@ -232,13 +232,13 @@ impl Gpu {
     }
 
     /// True if launches can begin before the one before has ended: see [`Module::early_kernel`].
-    pub(crate) fn begins_early(&self) -> bool {
+    pub fn begins_early(&self) -> bool {
         let DeviceInfo { capability, driver, .. } = &self.info;
         *capability >= EARLY_CAPABILITY && *driver >= EARLY_DRIVER
     }
 
     /// Makes this device the one that driver calls of the current thread mean.
-    pub(crate) fn bind(&self) -> Result<()> {
+    pub fn bind(&self) -> Result<()> {
         self.set_current().map_err(failed("binding the device to a thread"))
     }
 
@@ -250,13 +250,13 @@ impl Gpu {
     }
 
     /// The first error that happened where none could be returned: while something was dropped.
-    pub(crate) fn check_dropped(&self) -> Result<()> {
+    pub fn check_dropped(&self) -> Result<()> {
         let ours = self.dropped.get().map_or(Ok(()), |error| Err(*error));
         ours.and_then(|()| self.context.check_err()).map_err(failed("freeing what lay on the device"))
     }
 
     /// Frees a resource while it is dropped. [`Gpu::check_dropped`] reports errors.
-    pub(crate) fn free(&self, free: impl FnOnce() -> Result<(), DriverError>) {
+    pub fn free(&self, free: impl FnOnce() -> Result<(), DriverError>) {
         let _captures_wait = hold_captures_up();
         // Freed even if the context is lost, so that nothing of the host's is kept.
         if let Err(error) = self.set_current().and(free()) {

@@ -6,13 +6,13 @@ use cudarc::driver::sys::CUresult;
 use lockon_core::error::{DeviceFault, Error};
 
 /// An error of the CUDA backend.
-pub(crate) fn fault(fault: DeviceFault) -> Error {
+pub fn fault(fault: DeviceFault) -> Error {
     Error::Backend { backend: "cuda", fault }
 }
 
 /// Converts the driver's error, for `map_err`, and adds the action that failed. Errors that end a context are
 /// distinguished from the others.
-pub(crate) fn failed(doing: &'static str) -> impl FnOnce(DriverError) -> Error {
+pub fn failed(doing: &'static str) -> impl FnOnce(DriverError) -> Error {
     move |error| {
         let reason = format!("{doing}: {}", said(error));
         fault(if is_fatal(error) { DeviceFault::Lost { reason } } else { DeviceFault::Other(reason) })

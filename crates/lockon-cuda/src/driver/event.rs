@@ -17,13 +17,13 @@ use super::graph::{Quiet, hold_captures_up};
 use super::stream::Stream;
 
 /// An event in a stream.
-pub(crate) struct Event {
+pub struct Event {
     pub(super) handle: Quiet<CudaEvent>,
 }
 
 impl Event {
     /// Marks the end of the current work in the stream.
-    pub(crate) fn record(&self, stream: &Stream) -> Result<()> {
+    pub fn record(&self, stream: &Stream) -> Result<()> {
         self.handle.record(&stream.queue).map_err(failed("recording an event"))
     }
 
@@ -50,7 +50,7 @@ impl Event {
     }
 
     /// Waits until the device has passed it.
-    pub(crate) fn wait(&self) -> Result<()> {
+    pub fn wait(&self) -> Result<()> {
         #[cfg(test)]
         counted::wait();
         self.handle.synchronize().map_err(failed("waiting for the device"))
@@ -64,13 +64,13 @@ impl Event {
 }
 
 /// An event in a stream that also measures time.
-pub(crate) struct TimedEvent {
+pub struct TimedEvent {
     event: Event,
 }
 
 impl TimedEvent {
     /// Returns the microseconds from this event to `end`; the device has passed both.
-    pub(crate) fn micros_to(&self, end: &Self) -> Result<f64> {
+    pub fn micros_to(&self, end: &Self) -> Result<f64> {
         // SAFETY: both events live. For events that were not recorded the driver returns an error.
         let millis =
             unsafe { result::event::elapsed(self.event.handle.cu_event(), end.event.handle.cu_event()) }
@@ -89,7 +89,7 @@ impl std::ops::Deref for TimedEvent {
 
 impl Gpu {
     /// An event in a stream that others can wait for.
-    pub(crate) fn event(&self) -> Result<Event> {
+    pub fn event(&self) -> Result<Event> {
         let _captures_wait = hold_captures_up();
         let untimed = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
         let event = self.context.new_event(Some(untimed)).map_err(failed("creating an event"))?;
@@ -98,7 +98,7 @@ impl Gpu {
 
     /// Creates an event in a stream that also measures time. It delays the work after it in the stream by up
     /// to 2 us on an H200: streams whose work must be dense have events without time.
-    pub(crate) fn timed_event(&self) -> Result<TimedEvent> {
+    pub fn timed_event(&self) -> Result<TimedEvent> {
         let _captures_wait = hold_captures_up();
         let timed = sys::CUevent_flags::CU_EVENT_DEFAULT;
         let event = self.context.new_event(Some(timed)).map_err(failed("creating an event"))?;

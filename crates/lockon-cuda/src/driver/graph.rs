@@ -36,7 +36,7 @@ thread_local! {
 ///
 /// The first of a thread has the lock, and those made after it rely on that: they are dropped before it, as
 /// locals are. None is to be kept in a value that lives longer than its block.
-pub(crate) struct Held<Guard> {
+pub struct Held<Guard> {
     guard: Option<Guard>,
 }
 
@@ -57,7 +57,7 @@ impl<Guard> Drop for Held<Guard> {
 }
 
 /// No other thread captures a stream while this is held.
-pub(crate) fn hold_captures_up() -> Held<RwLockReadGuard<'static, ()>> {
+pub fn hold_captures_up() -> Held<RwLockReadGuard<'static, ()>> {
     Held::new(|| CAPTURES.read().unwrap_or_else(PoisonError::into_inner))
 }
 
@@ -107,7 +107,7 @@ impl Stream {
     ///
     /// # Panics
     /// If the thread is capturing already, or allocating.
-    pub(crate) fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Graph> {
+    pub fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Graph> {
         self.gpu.bind()?;
         assert_eq!(HELD.get(), 0, "a capture within a capture or an allocation");
         let _alone = Held::new(|| CAPTURES.write().unwrap_or_else(PoisonError::into_inner));
@@ -144,7 +144,7 @@ impl Stream {
     ///   addresses,
     /// - for each captured [`Self::launch`], [`Self::upload`] and [`Self::download`], its own requirements
     ///   hold.
-    pub(crate) unsafe fn run(&self, graph: &Graph) -> Result<()> {
+    pub unsafe fn run(&self, graph: &Graph) -> Result<()> {
         self.gpu.bind()?;
         // SAFETY: the graph lives, and is destroyed only after it has run; the rest is the caller's.
         unsafe { result::graph::launch(graph.graph, self.handle()) }.map_err(failed("running a graph"))
@@ -163,7 +163,7 @@ impl Drop for Captured {
 }
 
 /// Work that was captured.
-pub(crate) struct Graph {
+pub struct Graph {
     gpu: Gpu,
     graph: sys::CUgraphExec,
 }

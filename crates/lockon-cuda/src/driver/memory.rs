@@ -22,7 +22,7 @@ use super::graph::hold_captures_up;
 ///
 /// # Safety
 /// The type has no padding, no pointer and no invalid value.
-pub(crate) unsafe trait Pod: Copy + Send + Sync + 'static {}
+pub unsafe trait Pod: Copy + Send + Sync + 'static {}
 
 macro_rules! pod {
     ($($number:ty),*) => { $(
@@ -38,7 +38,7 @@ unsafe impl<T: Pod, const N: usize> Pod for [T; N] {}
 
 /// Kinds of page-locked memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pinned {
+pub enum Pinned {
     /// Cached by the processor: for results.
     Plain,
     /// Not cached: for uploads.
@@ -46,7 +46,7 @@ pub(crate) enum Pinned {
 }
 
 /// Memory of a device. It is freed when dropped, which waits for the work on the device.
-pub(crate) struct DeviceBuffer<T> {
+pub struct DeviceBuffer<T> {
     gpu: Gpu,
     pub(super) address: sys::CUdeviceptr,
     pub(super) length: usize,
@@ -55,12 +55,13 @@ pub(crate) struct DeviceBuffer<T> {
 
 impl<T: Pod> DeviceBuffer<T> {
     /// Number of elements.
-    pub(crate) fn len(&self) -> usize {
+    #[expect(clippy::len_without_is_empty, reason = "no code asks whether it is empty")]
+    pub fn len(&self) -> usize {
         self.length
     }
 
     /// Its address, for a kernel.
-    pub(crate) fn address(&self) -> u64 {
+    pub fn address(&self) -> u64 {
         self.address
     }
 
@@ -85,7 +86,7 @@ impl<T> Drop for DeviceBuffer<T> {
 /// Page-locked memory of the host, which the device reads and writes in copies and kernels. Starting these is
 /// unsafe: the caller keeps the buffer, and does not read or write the parts that the device writes, until
 /// the device is done. So it is safe to read and to drop.
-pub(crate) struct PinnedBuffer<T> {
+pub struct PinnedBuffer<T> {
     gpu: Gpu,
     pub(super) pointer: *mut T,
     pub(super) length: usize,
@@ -145,7 +146,7 @@ pub(crate) struct Rows {
 
 impl Gpu {
     /// Room for `length` numbers on the device, all 0.
-    pub(crate) fn alloc<T: Pod>(&self, what: &'static str, length: usize) -> Result<DeviceBuffer<T>> {
+    pub fn alloc<T: Pod>(&self, what: &'static str, length: usize) -> Result<DeviceBuffer<T>> {
         let bytes = (length * size_of::<T>()).max(1);
         #[cfg(test)]
         counted::allocation(what, bytes)?;
@@ -169,7 +170,7 @@ impl Gpu {
     /// directly.
     ///
     /// Write-combined memory is for what the host only writes: reading it is very slow.
-    pub(crate) fn alloc_pinned<T: Pod>(
+    pub fn alloc_pinned<T: Pod>(
         &self,
         what: &'static str,
         length: usize,

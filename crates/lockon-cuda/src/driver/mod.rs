@@ -1,6 +1,8 @@
 //! The CUDA driver: devices, memory, copies, kernels. It uses cudarc; the parts that cudarc lacks (launches
 //! without allocation, plain pinned memory, copies that never wait) are here, with their `unsafe`.
 //!
+//! `lockon-bench` uses the `pub` items too: it times kernels and reads textures with the same layer.
+//!
 //! A [`Gpu`] is an open device; each file adds the functions that create its objects: memory, streams,
 //! events, modules.
 //!
@@ -10,7 +12,7 @@
 //! which lists the caller's duties. Launchers are safe if a kernel touches device memory only: freeing that
 //! waits for the kernel.
 
-pub(crate) use cudarc::driver::sys::CUdevice_attribute as Attribute;
+pub use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
 mod device;
 mod error;
@@ -19,15 +21,17 @@ mod graph;
 mod memory;
 mod module;
 mod stream;
+mod texture;
 
-pub(crate) use device::Gpu;
-pub use device::{DeviceInfo, device, devices};
-pub(crate) use error::{failed, fault};
-pub(crate) use event::{Event, TimedEvent};
-pub(crate) use graph::{Graph, hold_captures_up};
-pub(crate) use memory::{DeviceBuffer, Pinned, PinnedBuffer, Pod, Rows};
-pub(crate) use module::{Kernel, Module};
-pub(crate) use stream::{Priority, Stream, arg};
+pub use device::{DeviceInfo, Gpu, device, devices};
+pub use error::{failed, fault};
+pub use event::{Event, TimedEvent};
+pub use graph::{Graph, hold_captures_up};
+pub(crate) use memory::Rows;
+pub use memory::{DeviceBuffer, Pinned, PinnedBuffer, Pod};
+pub use module::{Kernel, Module};
+pub use stream::{Priority, Stream, arg};
+pub use texture::Texture;
 
 /// Counts this thread's allocations and waits, for tests: they check that no frame allocates or waits where
 /// it must not, and let allocations fail.

@@ -48,7 +48,7 @@ impl Drop for Loaded {
 impl Gpu {
     /// Loads PTX; the driver compiles it, and keeps the result in its cache on disk. Each time it is another
     /// copy, with constant memory of its own: for kernels that need none, [`Self::share`] takes less time.
-    pub(crate) fn load(&self, ptx: &str) -> Result<Module> {
+    pub fn load(&self, ptx: &str) -> Result<Module> {
         self.bind()?;
         let _captures_wait = hold_captures_up();
         let text = c_string(ptx);
@@ -77,7 +77,7 @@ impl Gpu {
 
 /// Loaded kernels, with `__constant__` memory of their own.
 #[derive(Clone)]
-pub(crate) struct Module {
+pub struct Module {
     gpu: Gpu,
     module: Arc<Loaded>,
 }
@@ -88,7 +88,7 @@ fn c_string(text: &str) -> CString {
 
 impl Module {
     /// The kernel of that name, allowed all the shared memory that a block can have.
-    pub(crate) fn kernel(&self, name: &'static str) -> Result<Kernel> {
+    pub fn kernel(&self, name: &'static str) -> Result<Kernel> {
         let all = self.gpu.max_shared_bytes()? as c_int;
         let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         let fixed = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES;
@@ -138,7 +138,7 @@ impl Module {
 
 /// A function that runs on the device.
 #[derive(Clone)]
-pub(crate) struct Kernel {
+pub struct Kernel {
     pub(super) name: &'static str,
     pub(super) function: sys::CUfunction,
     pub(super) begins_early: bool,

@@ -24,14 +24,14 @@ use super::module::Kernel;
 
 /// Priority of a stream's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Priority {
+pub enum Priority {
     Normal,
     High,
 }
 
 /// A queue of work on a device, which runs in order. Clones put work into the same queue.
 #[derive(Clone)]
-pub(crate) struct Stream {
+pub struct Stream {
     pub(super) gpu: Gpu,
     pub(super) queue: Quiet<Arc<CudaStream>>,
     /// Kernels that may begin early do.
@@ -59,29 +59,29 @@ impl End {
 }
 
 impl Stream {
-    pub(crate) fn gpu(&self) -> &Gpu {
+    pub fn gpu(&self) -> &Gpu {
         &self.gpu
     }
 
     /// The driver's handle, for calls that are not here.
-    pub(crate) fn handle(&self) -> sys::CUstream {
+    pub fn handle(&self) -> sys::CUstream {
         self.queue.cu_stream()
     }
 
     /// This queue, for launches that all begin when the one before has ended.
-    pub(crate) fn one_by_one(&self) -> Self {
+    pub fn one_by_one(&self) -> Self {
         Self { overlaps: false, ..self.clone() }
     }
 
     /// Waits until everything in it is done.
-    pub(crate) fn wait(&self) -> Result<()> {
+    pub fn wait(&self) -> Result<()> {
         #[cfg(test)]
         counted::wait();
         self.queue.synchronize().map_err(failed("waiting for the device"))
     }
 
     /// Makes all later work in this stream start after `event`.
-    pub(crate) fn wait_for(&self, event: &Event) -> Result<()> {
+    pub fn wait_for(&self, event: &Event) -> Result<()> {
         self.queue.wait(&event.handle).map_err(failed("ordering streams"))
     }
 
@@ -94,7 +94,7 @@ impl Stream {
     ///
     /// # Panics
     /// If either has fewer elements.
-    pub(crate) unsafe fn upload<T: Pod>(
+    pub unsafe fn upload<T: Pod>(
         &self,
         source: &PinnedBuffer<T>,
         to: &mut DeviceBuffer<T>,
@@ -119,7 +119,7 @@ impl Stream {
     ///
     /// # Panics
     /// If either has fewer elements.
-    pub(crate) unsafe fn download<T: Pod>(
+    pub unsafe fn download<T: Pod>(
         &self,
         source: &DeviceBuffer<T>,
         from: usize,
@@ -151,7 +151,7 @@ impl Stream {
     }
 
     /// Copies to the device and waits.
-    pub(crate) fn upload_now<T: Pod>(&self, source: &[T], to: &mut DeviceBuffer<T>) -> Result<()> {
+    pub fn upload_now<T: Pod>(&self, source: &[T], to: &mut DeviceBuffer<T>) -> Result<()> {
         assert!(source.len() <= to.length, "upload of {} elements into {}", source.len(), to.length);
         self.gpu.bind()?;
         // SAFETY: the buffer has room, and the wait below keeps `source` until the copy is done.
@@ -161,7 +161,7 @@ impl Stream {
     }
 
     /// Copies from the device and waits.
-    pub(crate) fn download_now<T: Pod>(&self, source: &DeviceBuffer<T>, to: &mut [T]) -> Result<()> {
+    pub fn download_now<T: Pod>(&self, source: &DeviceBuffer<T>, to: &mut [T]) -> Result<()> {
         assert!(to.len() <= source.length, "download of {} elements from {}", to.len(), source.length);
         self.gpu.bind()?;
         // SAFETY: the buffer has as many, and the wait below keeps `to` until the copy is done.
@@ -292,7 +292,7 @@ impl Stream {
     }
 
     /// Sets the first `length` elements to bytes of 0.
-    pub(crate) fn clear<T: Pod>(&self, buffer: &mut DeviceBuffer<T>, length: usize) -> Result<()> {
+    pub fn clear<T: Pod>(&self, buffer: &mut DeviceBuffer<T>, length: usize) -> Result<()> {
         assert!(length <= buffer.length, "clearing {length} elements of {}", buffer.length);
         self.gpu.bind()?;
         // SAFETY: the buffer has so many elements.
@@ -326,7 +326,7 @@ impl Stream {
     ///   is enough, since freeing it waits for the kernel,
     /// - page-locked memory that the kernel touches is kept until it is done, and by then neither read nor
     ///   written by the host.
-    pub(crate) unsafe fn launch(
+    pub unsafe fn launch(
         &self,
         kernel: &Kernel,
         grid: [usize; 3],
@@ -354,22 +354,24 @@ impl Stream {
         };
         // SAFETY: the arguments are the caller's; `early` lives until the call returns; a kernel begins early
         // only if `Module::early_kernel` made it.
-        unsafe { sys::cuLaunchKernelEx(&raw const config, kernel.function, args.as_mut_ptr(), std::ptr::null_mut()) }
-            .result()
-            .map_err(|error| {
-                let reason = said(error);
-                fault(if is_fatal(error) {
-                    DeviceFault::Lost { reason }
-                } else {
-                    DeviceFault::Launch { kernel: kernel.name, reason }
-                })
+        unsafe {
+            sys::cuLaunchKernelEx(&raw const config, kernel.function, args.as_mut_ptr(), std::ptr::null_mut())
+        }
+        .result()
+        .map_err(|error| {
+            let reason = said(error);
+            fault(if is_fatal(error) {
+                DeviceFault::Lost { reason }
+            } else {
+                DeviceFault::Launch { kernel: kernel.name, reason }
             })
+        })
     }
 }
 
 impl Gpu {
     /// A queue of work. Those of high priority come before the others where both could run.
-    pub(crate) fn stream(&self, priority: Priority) -> Result<Stream> {
+    pub fn stream(&self, priority: Priority) -> Result<Stream> {
         self.bind()?;
         let _captures_wait = hold_captures_up();
         let create = || match priority {
@@ -385,6 +387,6 @@ impl Gpu {
 }
 
 /// One argument of a kernel: an address of a number that lives until the launch returns.
-pub(crate) fn arg<T: Pod>(value: &T) -> *mut c_void {
+pub fn arg<T: Pod>(value: &T) -> *mut c_void {
     std::ptr::from_ref(value).cast_mut().cast()
 }

@@ -166,7 +166,7 @@ const SIZES: [(usize, usize); 18] = [
 
 #[test]
 fn kernels_that_begin_early_wait_before_they_write() {
-    let matchers = include_str!("../../../../kernels/ptx/ncc_wgmma.ptx");
+    let matchers = include_str!("../../ptx/ncc_wgmma.ptx");
     let fused = [MEAN_FUSED, MEAN_FUSED_WIDE, DEVIATION_FUSED, GAUSSIAN_FUSED].map(|fused| fused.ptx_90);
     let mut seen = 0;
     for (ptx, is_matcher) in std::iter::once((matchers, true)).chain(fused.map(|ptx| (ptx, false))) {

@@ -1,5 +1,5 @@
 // Reads through the texture unit: a picture scaled and turned, and plain fetches, by which each mode of a
-// texture object is compared with its model (crates/lockon-cuda/src/texture/modes/model.rs).
+// texture object is compared with its model (src/textures/model.rs).
 //
 // No reported score depends on this. Members of a bank are resampled on the host, in integers; the unit's
 // blending is documented only for its weights, not for its rounding.

@@ -5,9 +5,9 @@ use std::fmt;
 use cudarc::driver::sys::{self, CUaddress_mode, CUarray_format, CUfilter_mode};
 
 use lockon_core::error::Result;
+use lockon_cuda::driver::Pod;
 
 use super::refused;
-use crate::driver::Pod;
 
 /// The type of one channel of a texel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -218,7 +218,7 @@ impl Sampling {
 
 #[cfg(test)]
 mod tests {
-    use super::super::modes::{ELEMENTS, MEMORIES, every_sampling};
+    use super::super::fetch::{ELEMENTS, MEMORIES, every_sampling};
     use super::*;
 
     #[test]

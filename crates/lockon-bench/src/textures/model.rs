@@ -12,7 +12,7 @@
 //! Not documented: whether `a` is rounded or cut to its 8 bits (here: rounded), and how the blended value is
 //! rounded (here: not at all).
 
-use crate::texture::{Address, Coordinates, Element, Filter, Memory, Read, Sampling, Texel};
+use super::sampling::{Address, Coordinates, Element, Filter, Memory, Read, Sampling, Texel};
 
 /// Texels as the model and its tests make and see them.
 pub(super) trait Channels: Texel {

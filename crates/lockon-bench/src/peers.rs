@@ -1,7 +1,7 @@
 //! NVIDIA's own libraries, where they are installed, to be timed beside our kernels: NPP and cuFFT.
 //!
 //! They are looked for at run time, under the names that CUDA 13 and 12 give them, where the system looks for
-//! libraries and where CUDA's installer puts them. Only `lockon bench kernels --peers` does so.
+//! libraries and where CUDA's installer puts them. Only `kernels --peers` does so.
 
 #![expect(unsafe_code, reason = "functions of C libraries, which are found by name")]
 
@@ -9,28 +9,28 @@ use std::ffi::{c_int, c_void};
 
 use libloading::Library;
 
-use super::driver::{Attribute, DeviceBuffer, Gpu, Stream, fault};
-use super::ncc::{DeviceFrame, positions};
-use lockon_core::error::{DeviceFault, Result};
+use lockon_core::error::{DeviceFault, Error, Result};
 use lockon_core::frame::Size;
+use lockon_cuda::driver::{Attribute, DeviceBuffer, Gpu, Stream, fault};
+use lockon_cuda::parts::Frame;
 
 /// Where CUDA's installer puts libraries that the system does not look for by itself.
 const INSTALLED: &str = "/usr/local/cuda/lib64";
 
 /// The libraries that were found.
 #[derive(Debug, Default)]
-pub struct Peers {
+pub(super) struct Peers {
     /// NVIDIA Performance Primitives.
-    pub npp: Option<Npp>,
+    pub(super) npp: Option<Npp>,
     /// cuFFT.
-    pub fft: Option<Fft>,
+    pub(super) fft: Option<Fft>,
     /// Names of the libraries that were not found.
-    pub missing: Vec<&'static str>,
+    pub(super) missing: Vec<&'static str>,
 }
 
 impl Peers {
     /// Looks for them.
-    pub fn load() -> Self {
+    pub(super) fn load() -> Self {
         let mut missing = Vec::new();
         let mut open = |name: &'static str, versions: &[u32]| {
             let library = find(name, versions);
@@ -67,13 +67,13 @@ fn check(what: &'static str, code: c_int) -> Result<()> {
     if code == 0 { Ok(()) } else { Err(fault(DeviceFault::Other(format!("{what} returned {code}")))) }
 }
 
-fn missing(what: &'static str) -> impl FnOnce(libloading::Error) -> lockon_core::error::Error {
+fn missing(what: &'static str) -> impl FnOnce(libloading::Error) -> Error {
     move |error| fault(DeviceFault::Other(format!("{what}: {error}")))
 }
 
 /// NVIDIA Performance Primitives.
 #[derive(Debug)]
-pub struct Npp {
+pub(super) struct Npp {
     statistics: &'static Library,
     filtering: &'static Library,
 }
@@ -107,7 +107,7 @@ struct StreamContext {
 
 impl StreamContext {
     fn new(gpu: &Gpu, stream: &Stream) -> Result<Self> {
-        let int = |which| Ok::<_, lockon_core::error::Error>(gpu.attribute(which)? as c_int);
+        let int = |which| Ok::<_, Error>(gpu.attribute(which)? as c_int);
         Ok(Self {
             stream: stream.handle().cast(),
             device: gpu.info().number as c_int,
@@ -195,22 +195,22 @@ impl NppSearch {
     /// Puts the scores of a template at every position where it fits into the stream.
     pub(super) fn run(
         &mut self,
-        frame: &DeviceFrame,
-        template: &DeviceFrame,
+        frame: &Frame,
+        template: &Frame,
         scores: &mut DeviceBuffer<f32>,
     ) -> Result<()> {
-        let map = positions(frame.size, template.size);
+        let map = template.size().positions_in(frame.size());
         assert!(scores.len() >= map.area(), "a score map of {map}");
         // SAFETY: planes, sizes and pitches are those of live buffers, the map has room, and the scratch
         // buffer has the size that NPP asked for.
         let code = unsafe {
             (self.run)(
-                frame.pixels.address() as *const c_void,
-                frame.pitch as c_int,
-                frame.size.into(),
-                template.pixels.address() as *const c_void,
-                template.pitch as c_int,
-                template.size.into(),
+                frame.pixels().address() as *const c_void,
+                frame.pitch() as c_int,
+                frame.size().into(),
+                template.pixels().address() as *const c_void,
+                template.pitch() as c_int,
+                template.size().into(),
                 scores.address() as *mut c_void,
                 (map.width * size_of::<f32>()) as c_int,
                 self.scratch.address() as *mut c_void,
@@ -231,18 +231,18 @@ pub(super) struct NppThreshold {
 
 impl NppThreshold {
     /// Puts the threshold of a frame into the stream.
-    pub(super) fn run(&self, frame: &DeviceFrame, mask: &mut DeviceBuffer<u8>) -> Result<()> {
-        assert!(mask.len() >= frame.size.area(), "a mask of {}", frame.size);
+    pub(super) fn run(&self, frame: &Frame, mask: &mut DeviceBuffer<u8>) -> Result<()> {
+        assert!(mask.len() >= frame.size().area(), "a mask of {}", frame.size());
         // SAFETY: size and pitch are those of the frame's live buffer, and the mask has room.
         let code = unsafe {
             (self.run)(
-                frame.pixels.address() as *const c_void,
-                frame.pitch as c_int,
-                frame.size.into(),
+                frame.pixels().address() as *const c_void,
+                frame.pitch() as c_int,
+                frame.size().into(),
                 Pair(0, 0),
                 mask.address() as *mut c_void,
-                frame.size.width as c_int,
-                frame.size.into(),
+                frame.size().width as c_int,
+                frame.size().into(),
                 Pair(self.block, self.block),
                 self.c,
                 255,
@@ -257,7 +257,7 @@ impl NppThreshold {
 
 /// cuFFT.
 #[derive(Debug)]
-pub struct Fft {
+pub(super) struct Fft {
     library: &'static Library,
 }
 

@@ -1,4 +1,4 @@
-//! Times the kernels by events on the device, for `lockon bench kernels`.
+//! Times the kernels by events on the device.
 //!
 //! A kernel is timed over a set of frames that together do not fit in the L2 cache, so that each finds its
 //! input in the device's memory, as a frame that has just been uploaded would lie there. Their work is
@@ -15,23 +15,18 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockon_core::backend::Device;
 use lockon_core::config::{Kernel, Kernels, Limits, NccKernel, ThresholdSpec};
 use lockon_core::error::{Error, Result};
-use lockon_core::frame::{Plane, PlaneMut, Rect, Size};
+use lockon_core::frame::{Plane, Rect, Size};
 use lockon_core::results::Match;
 use lockon_core::template::Bank;
 
-use super::driver::{Attribute, DeviceBuffer, Gpu, Graph, Pinned, Priority, Stream, TimedEvent};
-use super::ncc::{DeviceFrame, positions};
-use super::peers::{Fft, Npp};
-use super::search::{CandidateList, Lane, PlannedSearch, Planner, WindowSearch};
-use super::texture::modes::{Array, Resample, compare_every_mode};
-use super::texture::{Address, Coordinates, Filter, Read, Sampling, Texture};
-use super::threshold::Thresholder;
+use lockon_cuda::driver::{Attribute, DeviceBuffer, Gpu, Graph, Pinned, Priority, Stream, TimedEvent};
+use lockon_cuda::parts::{Frame, Search, Threshold};
 
-pub use super::peers::Peers;
-pub use super::texture::modes::FetchMode;
+use super::peers::{Fft, Npp};
+use super::table::Micros;
+use super::textures::{Address, Array, Coordinates, Filter, Read, Resample, Sampling, View};
 
 /// Fewest and most repeats of one thing, and how long it may be repeated.
 const FEWEST: usize = 5;
@@ -45,7 +40,7 @@ const GRAPH_US: f64 = 50_000.0;
 const COPIES: usize = 64;
 
 /// A device, and what timing on it needs.
-pub struct Bench {
+pub(super) struct Bench {
     gpu: Gpu,
     stream: Stream,
     start: TimedEvent,
@@ -53,56 +48,53 @@ pub struct Bench {
     flushed: DeviceBuffer<u8>,
 }
 
-/// How long something took, each time in microseconds, in rising order.
-pub type Micros = Vec<f64>;
-
 /// Frames of one size on the device.
-pub struct Frames {
+pub(super) struct Frames {
     size: Size,
-    frames: Vec<DeviceFrame>,
+    frames: Vec<Frame>,
 }
 
 /// A search that was timed.
 #[derive(Debug)]
-pub struct TimedSearch {
+pub(super) struct TimedSearch {
     /// The kernel that did the work; not the requested one if the template is too large for that.
-    pub kernel: Kernel,
+    pub(super) kernel: Kernel,
     /// Score map of the bank's last member in the first frame, row by row, if its kernel makes one.
-    pub scores: Option<Vec<f64>>,
+    pub(super) scores: Option<Vec<f64>>,
     /// Matches of the bank in each frame that it was timed over.
-    pub matches: Vec<Vec<Match>>,
+    pub(super) matches: Vec<Vec<Match>>,
     /// All kernels, for one frame.
-    pub micros: Micros,
+    pub(super) micros: Micros,
     /// As `micros`, with launches that all begin when the one before has ended, if they can begin sooner on
     /// this device and no kernel was requested.
-    pub one_by_one: Option<Micros>,
+    pub(super) one_by_one: Option<Micros>,
 }
 
 /// A threshold that was timed.
 #[derive(Debug)]
-pub struct TimedThreshold {
+pub(super) struct TimedThreshold {
     /// The kernel that did the work; not the requested one if the block is too large for that.
-    pub kernel: Kernel,
+    pub(super) kernel: Kernel,
     /// The first frame, thresholded.
-    pub mask: Plane,
+    pub(super) mask: Plane,
     /// All kernels, for one frame.
-    pub micros: Micros,
+    pub(super) micros: Micros,
     /// As of a search.
-    pub one_by_one: Option<Micros>,
+    pub(super) one_by_one: Option<Micros>,
 }
 
 /// The answer of another library, and how long it took.
 #[derive(Debug)]
-pub struct TimedPeer<T> {
+pub(super) struct TimedPeer<T> {
     /// Its answer for the first frame.
-    pub answer: Vec<T>,
+    pub(super) answer: Vec<T>,
     /// For one frame.
-    pub micros: Micros,
+    pub(super) micros: Micros,
 }
 
 /// Where a picture that is resampled lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PictureMemory {
+pub(super) enum PictureMemory {
     /// In rows.
     Rows,
     /// In a CUDA array.
@@ -111,7 +103,7 @@ pub enum PictureMemory {
 
 /// The direction and memory of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Copy {
+pub(super) enum Copy {
     /// To the device from memory that the processor does not cache, as the ring does.
     UploadWriteCombined,
     /// To the device from memory that the processor caches.
@@ -122,39 +114,12 @@ pub enum Copy {
     BothWays,
 }
 
-/// A device whose context was just created, and nothing else.
-pub struct Context(Gpu);
-
-impl Context {
-    /// Opens the device of that number.
-    ///
-    /// # Errors
-    /// `Backend`.
-    pub fn open(number: usize) -> Result<Self> {
-        Gpu::open(number).map(Self)
-    }
-
-    /// Returns the description of the device.
-    pub fn describe(&self) -> Device {
-        self.0.info().describe()
-    }
-
-    /// Reads textures in every mode that CUDA has, of all memories and texels, and reports for each mode how
-    /// the results compare with the model of the texture unit.
-    ///
-    /// # Errors
-    /// `Backend`.
-    pub fn compare_texture_modes(&self, tell: &mut dyn FnMut(&FetchMode)) -> Result<()> {
-        compare_every_mode(&self.0, tell)
-    }
-}
-
 impl Bench {
     /// Times on a device that is open.
     ///
     /// # Errors
     /// `Backend`.
-    pub fn new(Context(gpu): &Context) -> Result<Self> {
+    pub(super) fn new(gpu: &Gpu) -> Result<Self> {
         let cache = gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?;
         Ok(Self {
             stream: gpu.stream(Priority::Normal)?,
@@ -172,7 +137,7 @@ impl Bench {
     ///
     /// # Panics
     /// If there are none, or their sizes differ.
-    pub fn load(&self, pictures: &[Plane]) -> Result<Frames> {
+    pub(super) fn load(&self, pictures: &[Plane]) -> Result<Frames> {
         let size = pictures.first().expect("there are pictures").size();
         let frames = pictures.iter().map(|picture| self.upload(picture)).collect::<Result<_>>()?;
         Ok(Frames { size, frames })
@@ -185,7 +150,7 @@ impl Bench {
     ///
     /// # Panics
     /// If the window does not lie inside the frames, or a member is larger.
-    pub fn search(
+    pub(super) fn search(
         &mut self,
         frames: &Frames,
         window: Rect,
@@ -193,70 +158,59 @@ impl Bench {
         limits: &Limits,
         asked: Option<NccKernel>,
     ) -> Result<TimedSearch> {
-        let mut lane = Lane::new(&self.gpu, window.size().area())?;
-        let stream = lane.stream.clone();
-        let size = window.size();
-        let planner = Planner::new(&self.gpu, asked);
-        let plan = PlannedSearch::new(&planner, &stream, bank.clone(), size, limits)?;
-        lane.prepare(&plan)?;
-        let search = WindowSearch::new(&plan, window, limits);
-        let found = |lane: &mut Lane, frame: &DeviceFrame| {
-            let mut list = CandidateList::new(&self.gpu, true)?;
+        let mut search = Search::new(&self.gpu, window, bank, limits, asked)?;
+        let stream = search.stream();
+        let found = |search: &mut Search, frame: &Frame| {
+            let mut list = search.room()?;
             let began = Instant::now();
-            lane.run(&mut list, &mut |lane, list| lane.search(list, frame, search))?;
+            search.run(frame, &mut list)?;
             let took_us = began.elapsed().as_secs_f64() * 1e6;
-            let mut matches = Vec::new();
-            let found = list.candidates(&stream)?;
-            plan.select(found, (window.x, window.y), limits, &mut Vec::new(), &mut matches);
+            let matches = search.matches(&mut list)?;
             Ok::<_, Error>((list, matches, took_us))
         };
         // The first run pays for what the driver puts off.
-        found(&mut lane, &frames.frames[0])?;
-        let (_, _, took_us) = found(&mut lane, &frames.frames[0])?;
+        found(&mut search, &frames.frames[0])?;
+        let (_, _, took_us) = found(&mut search, &frames.frames[0])?;
         let used = &frames.frames[..frames_for(took_us, frames.frames.len())];
         let (mut lists, mut matches) = (Vec::new(), Vec::new());
         // The first frame last, so that its score map stays.
         for frame in used.iter().rev() {
-            let (list, found, _) = found(&mut lane, frame)?;
+            let (list, found, _) = found(&mut search, frame)?;
             lists.push(list);
             matches.push(found);
         }
         lists.reverse();
         matches.reverse();
-        let last = bank.members().last().expect("a bank has members").size();
-        let scores = if plan.makes_map() { Some(lane.score_map(positions(size, last))?) } else { None };
-        let mut time = |lane: &mut Lane| {
+        let scores = search.score_map()?;
+        let mut time = |search: &mut Search| {
             self.time_frames(&stream, used.len(), &mut |step| match step {
-                Step::Work(index) => lane.search(&mut lists[index], &used[index], search),
+                Step::Work(index) => search.start(&used[index], &mut lists[index]),
                 // SAFETY: the lists live until `time_frames` has waited, and no code reads them.
-                Step::Between => lists.iter_mut().try_for_each(|list| unsafe { lane.publish(list, &stream) }),
+                Step::Between => lists.iter_mut().try_for_each(|list| unsafe { search.publish(list) }),
             })
         };
-        let micros = time(&mut lane)?;
-        lane.stream = lane.stream.one_by_one();
+        let micros = time(&mut search)?;
+        search.run_one_by_one();
         let tells_both = asked.is_none() && self.gpu.begins_early();
-        let one_by_one = if tells_both { Some(time(&mut lane)?) } else { None };
-        Ok(TimedSearch { kernel: Kernel::Ncc(plan.kernel()), scores, matches, micros, one_by_one })
+        let one_by_one = if tells_both { Some(time(&mut search)?) } else { None };
+        Ok(TimedSearch { kernel: search.kernel(), scores, matches, micros, one_by_one })
     }
 
     /// Times an adaptive threshold.
     ///
     /// # Errors
     /// `Backend`.
-    pub fn threshold(
+    pub(super) fn threshold(
         &mut self,
         frames: &Frames,
         spec: &ThresholdSpec,
         kernels: Kernels,
     ) -> Result<TimedThreshold> {
         let mut masks = self.masks(frames)?;
-        let mut counter = self.gpu.alloc::<u64>("a counter", 1)?;
-        let mut thresholder = Thresholder::new(&self.gpu, &self.stream, spec, frames.size, kernels)?;
+        let mut threshold = Threshold::new(&self.stream, spec, frames.size, kernels)?;
         let mut time = |stream: &Stream| {
             self.time_frames(stream, masks.len(), &mut |step| match step {
-                Step::Work(index) => {
-                    thresholder.run(stream, &frames.frames[index], &mut masks[index], (&mut counter, 0))
-                }
+                Step::Work(index) => threshold.start(stream, &frames.frames[index], &mut masks[index]),
                 Step::Between => Ok(()),
             })
         };
@@ -266,16 +220,21 @@ impl Bench {
         let one_by_one = if tells_both { Some(time(&self.stream.one_by_one())?) } else { None };
         let mut mask = Plane::new(frames.size);
         self.stream.download_now(&masks[0], mask.data_mut())?;
-        Ok(TimedThreshold { kernel: thresholder.kernel(), mask, micros, one_by_one })
+        Ok(TimedThreshold { kernel: threshold.kernel(), mask, micros, one_by_one })
     }
 
     /// Times NPP's score map of a template in whole frames, which it gives in f32.
     ///
     /// # Errors
     /// `Backend`, if NPP fails too.
-    pub fn npp_search(&mut self, npp: &Npp, frames: &Frames, template: &Plane) -> Result<TimedPeer<f32>> {
+    pub(super) fn npp_search(
+        &mut self,
+        npp: &Npp,
+        frames: &Frames,
+        template: &Plane,
+    ) -> Result<TimedPeer<f32>> {
         let template = self.upload(template)?;
-        let map = positions(frames.size, template.size);
+        let map = template.size().positions_in(frames.size);
         let mut scores = self.gpu.alloc::<f32>("a score map", map.area())?;
         let stream = self.stream.clone();
         let mut search = npp.search(&self.gpu, &stream, frames.size)?;
@@ -293,7 +252,7 @@ impl Bench {
     ///
     /// # Errors
     /// `Backend`, if NPP fails too.
-    pub fn npp_threshold(
+    pub(super) fn npp_threshold(
         &mut self,
         npp: &Npp,
         frames: &Frames,
@@ -317,7 +276,7 @@ impl Bench {
     ///
     /// # Errors
     /// `Backend`, if cuFFT fails too.
-    pub fn fft(&mut self, fft: &Fft, pictures: &[Plane]) -> Result<TimedPeer<f32>> {
+    pub(super) fn fft(&mut self, fft: &Fft, pictures: &[Plane]) -> Result<TimedPeer<f32>> {
         let size = pictures[0].size();
         let stream = self.stream.clone();
         let planes = pictures.iter().map(|picture| {
@@ -342,7 +301,7 @@ impl Bench {
     ///
     /// # Errors
     /// `Backend`.
-    pub fn resample(
+    pub(super) fn resample(
         &mut self,
         picture: &Plane,
         scale: f64,
@@ -360,14 +319,12 @@ impl Bench {
         let texture = match from {
             PictureMemory::Rows => {
                 // SAFETY: the frame lives as long as this call.
-                unsafe {
-                    Texture::over_rows::<u8, _>(&self.gpu, &frame.pixels, 0, frame.pitch, size, sampling)?
-                }
+                unsafe { View::over_rows::<u8, _>(&self.gpu, frame.pixels(), frame.pitch(), size, sampling)? }
             }
             PictureMemory::Array => {
                 let array = Array::<u8>::new_2d(&self.gpu, size)?;
                 array.upload_now(picture.data(), &self.stream)?;
-                Texture::over_array(&Arc::new(array), sampling)?
+                View::over_array(&Arc::new(array), sampling)?
             }
         };
         let resample = Resample::load(&self.gpu)?;
@@ -392,7 +349,7 @@ impl Bench {
     ///
     /// # Errors
     /// `Backend`.
-    pub fn copy(&mut self, size: Size, copy: Copy) -> Result<Micros> {
+    pub(super) fn copy(&mut self, size: Size, copy: Copy) -> Result<Micros> {
         let kind = match copy {
             Copy::UploadWriteCombined | Copy::BothWays => Pinned::WriteCombined,
             Copy::Upload | Copy::ReadBack => Pinned::Plain,
@@ -432,12 +389,8 @@ impl Bench {
         stream.wait().and(second.wait()).and(micros)
     }
 
-    fn upload(&self, picture: &Plane) -> Result<DeviceFrame> {
-        let mut frame = DeviceFrame::new(&self.gpu, picture.size())?;
-        let mut bytes = vec![0; frame.pixels.len()];
-        PlaneMut::new(&mut bytes, frame.size, frame.pitch).copy_from(picture.as_ref());
-        self.stream.upload_now(&bytes, &mut frame.pixels)?;
-        Ok(frame)
+    fn upload(&self, picture: &Plane) -> Result<Frame> {
+        Frame::upload(&self.stream, picture.as_ref())
     }
 
     fn masks(&self, frames: &Frames) -> Result<Vec<DeviceBuffer<u8>>> {

@@ -1,5 +1,5 @@
-//! Fetches in every mode that texture objects have, beside the model of the texture unit:
-//! `examples/texture_modes.rs` shows them, the tests below hold them to what is allowed.
+//! Fetches in every mode that texture objects have, beside the model of the texture unit: `lockon-bench
+//! textures` shows them, the tests below hold them to what is allowed.
 
 #![expect(unsafe_code, reason = "a kernel's arguments carry no types, buffers under a texture no owner")]
 
@@ -7,44 +7,45 @@ use std::sync::Arc;
 
 use lockon_core::error::Result;
 use lockon_core::frame::Size;
+use lockon_cuda::driver::{DeviceBuffer, Gpu, Module, Pod, Priority, Stream, arg};
 
 use super::model::{Channels, Model, noise};
-use super::{Array, PTX};
-use crate::driver::{DeviceBuffer, Gpu, Module, Pod, Priority, Stream, arg};
-use crate::texture::{Address, Coordinates, Element, Filter, Memory, Read, Sampling, Texture, pitch_for};
+use super::sampling::{Address, Coordinates, Element, Filter, Memory, Read, Sampling};
+use super::view::View;
+use super::{Array, PTX, pitch_for};
 
-pub(crate) const MEMORIES: [Memory; 4] = [Memory::Linear, Memory::Rows, Memory::Array2, Memory::Array3];
+pub(super) const MEMORIES: [Memory; 4] = [Memory::Linear, Memory::Rows, Memory::Array2, Memory::Array3];
 #[cfg(test)]
-pub(crate) const ELEMENTS: [Element; 5] =
+pub(super) const ELEMENTS: [Element; 5] =
     [Element::U8, Element::I8, Element::U16, Element::I16, Element::F32];
 
 /// One way of reading a texture, and how far the device was from the model.
 #[derive(Debug, Clone)]
-pub struct FetchMode {
+pub(crate) struct FetchMode {
     /// The memory that the texture reads from.
-    pub memory: &'static str,
+    pub(super) memory: &'static str,
     /// Element and channels, as `u8 x4`.
-    pub texel: String,
+    pub(super) texel: String,
     /// How neighbours make a value.
-    pub filter: &'static str,
+    pub(super) filter: &'static str,
     /// The value that a coordinate outside reads.
-    pub address: String,
+    pub(super) address: String,
     /// The unit that coordinates count.
-    pub coordinates: &'static str,
+    pub(super) coordinates: &'static str,
     /// The form of the value that a fetch returns.
-    pub read: &'static str,
+    pub(super) read: &'static str,
     /// Fetches that were compared.
-    pub fetches: usize,
+    pub(super) fetches: usize,
     /// Largest difference between a channel and what the model gives.
-    pub off: f64,
+    pub(super) off: f64,
     /// Most that it may be, from what the documentation leaves open; 0 if nothing.
-    pub allowed: f64,
+    pub(super) allowed: f64,
     /// The first fetch that differs by more than is allowed for it, if one does.
-    pub wrong: Option<String>,
+    pub(super) wrong: Option<String>,
 }
 
 /// All combinations, those that CUDA has not too.
-pub(crate) fn every_sampling() -> impl Iterator<Item = Sampling> {
+pub(super) fn every_sampling() -> impl Iterator<Item = Sampling> {
     let modes = [Filter::Point, Filter::Linear].into_iter().flat_map(|filter| {
         [Address::Clamp, Address::Wrap, Address::Mirror, Address::Border].map(|address| (filter, address))
     });
@@ -56,8 +57,10 @@ pub(crate) fn every_sampling() -> impl Iterator<Item = Sampling> {
 }
 
 /// Compares all modes that CUDA has, of all memories and texels, and reports each when it is done.
-#[cfg(feature = "bench")]
-pub(crate) fn compare_every_mode(gpu: &Gpu, tell: &mut dyn FnMut(&FetchMode)) -> Result<()> {
+///
+/// # Errors
+/// `Backend`; those of `tell`.
+pub(crate) fn compare_every_mode(gpu: &Gpu, tell: &mut dyn FnMut(&FetchMode) -> Result<()>) -> Result<()> {
     let fetcher = Fetcher::new(gpu)?;
     macro_rules! each {
         ($($number:ty),*) => { $(
@@ -71,10 +74,10 @@ pub(crate) fn compare_every_mode(gpu: &Gpu, tell: &mut dyn FnMut(&FetchMode)) ->
 }
 
 /// Compares all modes for one type of texel.
-fn compare<T: Channels>(fetcher: &Fetcher, tell: &mut dyn FnMut(&FetchMode)) -> Result<()> {
+fn compare<T: Channels>(fetcher: &Fetcher, tell: &mut dyn FnMut(&FetchMode) -> Result<()>) -> Result<()> {
     for memory in MEMORIES {
         for sampling in every_sampling().filter(|s| s.check(memory, T::ELEMENT).is_ok()) {
-            tell(&compare_mode::<T>(fetcher, memory, sampling)?);
+            tell(&compare_mode::<T>(fetcher, memory, sampling)?)?;
         }
     }
     Ok(())
@@ -160,7 +163,7 @@ impl Fetcher {
     }
 
     /// The texels at coordinates, of four channels.
-    fn fetch(&self, texture: &Texture, at: &[[f32; 3]]) -> Result<Vec<[f64; 4]>> {
+    fn fetch(&self, texture: &View, at: &[[f32; 3]]) -> Result<Vec<[f64; 4]>> {
         const KERNELS: [[[&str; 3]; 2]; 3] = [
             [
                 ["fetch_1d_int", "fetch_1d_int2", "fetch_1d_int4"],
@@ -193,7 +196,7 @@ impl Fetcher {
     fn run<N: Pod>(
         &self,
         name: &'static str,
-        texture: &Texture,
+        texture: &View,
         at: &[[f32; 3]],
         poison: N,
     ) -> Result<Vec<[N; 4]>> {
@@ -275,7 +278,7 @@ fn allowed(model: &Model, sampling: Sampling, weights_are_exact: bool, dimension
 
 /// A texture with what it reads, which outlives it.
 pub(super) struct OnDevice<T> {
-    pub(super) texture: Texture,
+    pub(super) texture: View,
     _buffer: Option<DeviceBuffer<T>>,
 }
 
@@ -294,7 +297,7 @@ impl<T: Channels> OnDevice<T> {
                 let mut buffer = gpu.alloc("texels", texels.len())?;
                 stream.upload_now(texels, &mut buffer)?;
                 // SAFETY: it is kept beside the texture.
-                let texture = unsafe { Texture::over_linear(gpu, &buffer, sampling) }?;
+                let texture = unsafe { View::over_linear(gpu, &buffer, sampling) }?;
                 Ok(Self { texture, _buffer: Some(buffer) })
             }
             Memory::Rows => {
@@ -310,7 +313,7 @@ impl<T: Channels> OnDevice<T> {
                 stream.upload_now(&rows, &mut buffer)?;
                 let size = Size::new(width, height);
                 // SAFETY: it is kept beside the texture.
-                let texture = unsafe { Texture::over_rows::<T, T>(gpu, &buffer, 0, pitch, size, sampling) };
+                let texture = unsafe { View::over_rows::<T, T>(gpu, &buffer, pitch, size, sampling) };
                 Ok(Self { texture: texture?, _buffer: Some(buffer) })
             }
             Memory::Array2 | Memory::Array3 => {
@@ -320,7 +323,7 @@ impl<T: Channels> OnDevice<T> {
                 };
                 let array = Arc::new(array?);
                 array.upload_now(texels, stream)?;
-                Ok(Self { texture: Texture::over_array(&array, sampling)?, _buffer: None })
+                Ok(Self { texture: View::over_array(&array, sampling)?, _buffer: None })
             }
         }
     }
@@ -337,7 +340,10 @@ mod tests {
             fn $name() {
                 let Some(gpu) = testing::gpu() else { return };
                 let fetcher = Fetcher::new(&gpu).unwrap();
-                let mut check = |mode: &FetchMode| assert!(mode.wrong.is_none(), "{mode:?}");
+                let mut check = |mode: &FetchMode| {
+                    assert!(mode.wrong.is_none(), "{mode:?}");
+                    Ok(())
+                };
                 compare::<$number>(&fetcher, &mut check).unwrap();
                 compare::<[$number; 2]>(&fetcher, &mut check).unwrap();
                 compare::<[$number; 4]>(&fetcher, &mut check).unwrap();
@@ -359,7 +365,7 @@ mod tests {
         let fetcher = Fetcher::new(&gpu).unwrap();
         let array = Arc::new(Array::new_2d(&gpu, Size::new(3, 1)).unwrap());
         array.upload_now(&[5_u8, 6, 7], &fetcher.stream).unwrap();
-        let texture = Texture::over_array(&array, Sampling::default()).unwrap();
+        let texture = View::over_array(&array, Sampling::default()).unwrap();
         drop(array);
         let read = fetcher.fetch(&texture, &[[2.5, 0.5, 0.0]]).unwrap();
         assert_eq!(read, [[7.0, 0.0, 0.0, 0.0]]);

@@ -10,13 +10,15 @@ use std::ffi::c_uint;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUmemorytype, CUresourcetype};
+use cudarc::driver::sys::{self, CUmemorytype, CUresourcetype};
 
 use lockon_core::error::Result;
 use lockon_core::frame::Size;
+use lockon_cuda::driver::{Attribute, Gpu, Stream, Texture, failed, hold_captures_up};
 
-use crate::driver::{Gpu, Stream, failed, hold_captures_up};
-use crate::texture::{Memory, Sampling, Texel, Texture, check_size, resource};
+use super::check_size;
+use super::sampling::{Memory, Sampling, Texel};
+use super::view::View;
 
 /// A 2-D or 3-D CUDA array. It is freed when dropped, which waits for the work on the device.
 pub(crate) struct Array<T> {
@@ -139,7 +141,7 @@ impl<T> Drop for Array<T> {
     }
 }
 
-impl Texture {
+impl View {
     /// A view of a CUDA array: `tex2D<T>(texture, x, y)` or `tex3D<T>(texture, x, y, z)`.
     ///
     /// # Errors
@@ -147,9 +149,11 @@ impl Texture {
     pub(crate) fn over_array<T: Texel>(array: &Arc<Array<T>>, sampling: Sampling) -> Result<Self> {
         let memory = array.memory();
         sampling.check(memory, T::ELEMENT)?;
-        let mut resource = resource(CUresourcetype::CU_RESOURCE_TYPE_ARRAY);
+        let mut resource = Texture::resource(CUresourcetype::CU_RESOURCE_TYPE_ARRAY);
         resource.res.array = sys::CUDA_RESOURCE_DESC_st__bindgen_ty_1__bindgen_ty_1 { hArray: array.handle };
         let keep: Arc<dyn Any + Send + Sync> = array.clone();
-        Self::new::<T>(&array.gpu, memory, &resource, array.size.map(|n| n.max(1)), sampling, Some(keep))
+        let size = array.size.map(|n| n.max(1));
+        // SAFETY: the array has that size, and the view keeps it.
+        unsafe { Self::new::<T>(&array.gpu, memory, &resource, size, sampling, Some(keep)) }
     }
 }

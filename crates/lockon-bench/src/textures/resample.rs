@@ -8,10 +8,11 @@
 use lockon_core::error::Result;
 use lockon_core::frame::Size;
 use lockon_core::template::{resampled_size, sin_cos_degrees};
+use lockon_cuda::driver::{DeviceBuffer, Gpu, Kernel, Stream, arg};
 
-use super::PTX;
-use crate::driver::{DeviceBuffer, Gpu, Kernel, Stream, arg};
-use crate::texture::{Coordinates, Element, Filter, Memory, Texture, refused};
+use super::sampling::{Coordinates, Element, Filter, Memory};
+use super::view::View;
+use super::{PTX, refused};
 
 /// The kernel `resample`: a picture scaled and turned about its centre by linear fetches.
 ///
@@ -43,12 +44,12 @@ impl Resample {
     pub(crate) fn run(
         &self,
         stream: &Stream,
-        texture: &Texture,
+        texture: &View,
         scale: f64,
         angle: f64,
         out: &mut DeviceBuffer<u8>,
     ) -> Result<Size> {
-        let Texture { memory, element, channels, sampling, .. } = *texture;
+        let View { memory, element, channels, sampling, .. } = *texture;
         if !matches!(memory, Memory::Rows | Memory::Array2) || (element, channels) != (Element::U8, 1) {
             return Err(refused("resampling reads pictures of one channel of u8"));
         }
@@ -83,7 +84,7 @@ impl Resample {
         ];
         // SAFETY: the arguments are those of `resample` in kernels/texture.cu, of their types and in their
         // order. It writes the `turned.area()` bytes that `out` was asserted to have; the texture's memory
-        // lives, as the caller that made the texture promised (`Texture::over_rows`) or the texture itself
+        // lives, as the caller that made the texture promised (`View::over_rows`) or the texture itself
         // ensures.
         unsafe { stream.launch(&self.kernel, grid, block, 0, args) }?;
         Ok(turned)
@@ -95,12 +96,13 @@ mod tests {
     use super::super::Array;
     use super::super::fetch::OnDevice;
     use super::super::model::{Model, noise};
+    use super::super::sampling::{Address, Read, Sampling};
     use super::*;
-    use crate::driver::Priority;
     use crate::testing;
-    use crate::texture::{Address, Read, Sampling};
     use lockon_core::frame::Plane;
     use lockon_core::template::Template;
+    use lockon_cuda::driver::Priority;
+    use lockon_cuda::parts::Frame;
     use std::sync::Arc;
 
     /// A picture of 37x23 in which neighbours differ by much.
@@ -187,6 +189,25 @@ mod tests {
     }
 
     #[test]
+    fn a_whole_turn_changes_nothing() {
+        let Some(gpu) = testing::gpu() else { return };
+        let stream = gpu.stream(Priority::Normal).unwrap();
+        let mut next = noise(6);
+        for size in [Size::new(1, 1), Size::new(33, 9), Size::new(70, 41)] {
+            let picture = Plane::from_vec((0..size.area()).map(|_| next() as u8).collect(), size);
+            let frame = Frame::upload(&stream, picture.as_ref()).unwrap();
+            // SAFETY: the frame lives to the end of the round.
+            let view = unsafe { View::over_rows::<u8, _>(&gpu, frame.pixels(), frame.pitch(), size, LINEAR) };
+            let mut out = gpu.alloc::<u8>("a picture", size.area()).unwrap();
+            let resample = Resample::load(&gpu).unwrap();
+            assert_eq!(resample.run(&stream, &view.unwrap(), 1.0, 360.0, &mut out).unwrap(), size);
+            let mut found = Plane::new(size);
+            stream.download_now(&out, found.data_mut()).unwrap();
+            assert_eq!(found, picture);
+        }
+    }
+
+    #[test]
     fn resampling_is_what_the_model_gives() {
         let Some(gpu) = testing::gpu() else { return };
         let addresses = [
@@ -250,15 +271,15 @@ mod tests {
         let stream = gpu.stream(Priority::Normal).unwrap();
         let resample = Resample::load(&gpu).unwrap();
         let mut out = gpu.alloc::<u8>("resampled", 64).unwrap();
-        let mut said = |texture: &Texture| {
+        let mut said = |texture: &View| {
             let refusal = resample.run(&stream, texture, 1.0, 0.0, &mut out);
             refusal.expect_err("a refusal").to_string()
         };
         let array = Arc::new(Array::<u8>::new_2d(&gpu, Size::new(3, 3)).unwrap());
-        let point = Texture::over_array(&array, Sampling { filter: Filter::Point, ..LINEAR }).unwrap();
+        let point = View::over_array(&array, Sampling { filter: Filter::Point, ..LINEAR }).unwrap();
         assert_eq!(said(&point), "cuda: texture: resampling needs a linear filter");
         let array = Arc::new(Array::<u16>::new_2d(&gpu, Size::new(3, 3)).unwrap());
-        let wide = Texture::over_array(&array, LINEAR).unwrap();
+        let wide = View::over_array(&array, LINEAR).unwrap();
         assert_eq!(said(&wide), "cuda: texture: resampling reads pictures of one channel of u8");
     }
 }
