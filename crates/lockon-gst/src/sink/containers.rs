@@ -32,7 +32,7 @@ pub(crate) struct Container {
 pub(super) const CONTAINERS: [Container; 4] = [
     Container {
         extension: "mp4",
-        launch: include_str!("../../../../pipelines/mp4.launch"),
+        launch: include_str!("../../pipelines/mp4.launch"),
         muxer: "mp4mux",
         needs_even_size: true,
         is_constant_rate: false,
@@ -41,7 +41,7 @@ pub(super) const CONTAINERS: [Container; 4] = [
     },
     Container {
         extension: "mkv",
-        launch: include_str!("../../../../pipelines/mkv.launch"),
+        launch: include_str!("../../pipelines/mkv.launch"),
         muxer: "matroskamux",
         needs_even_size: true,
         is_constant_rate: false,
@@ -50,7 +50,7 @@ pub(super) const CONTAINERS: [Container; 4] = [
     },
     Container {
         extension: "avi",
-        launch: include_str!("../../../../pipelines/avi.launch"),
+        launch: include_str!("../../pipelines/avi.launch"),
         muxer: "avimux",
         needs_even_size: true,
         is_constant_rate: true,
@@ -59,7 +59,7 @@ pub(super) const CONTAINERS: [Container; 4] = [
     },
     Container {
         extension: "webm",
-        launch: include_str!("../../../../pipelines/webm.launch"),
+        launch: include_str!("../../pipelines/webm.launch"),
         muxer: "webmmux",
         needs_even_size: false,
         is_constant_rate: false,
@@ -71,7 +71,7 @@ pub(super) const CONTAINERS: [Container; 4] = [
 /// FFV1 in Matroska, for [`Codec::Ffv1`].
 static FFV1: Container = Container {
     extension: "mkv",
-    launch: include_str!("../../../../pipelines/ffv1.launch"),
+    launch: include_str!("../../pipelines/ffv1.launch"),
     muxer: "matroskamux",
     needs_even_size: false,
     is_constant_rate: false,
@@ -82,7 +82,7 @@ static FFV1: Container = Container {
 /// A picture for each frame.
 static PICTURES: Container = Container {
     extension: EXTENSION,
-    launch: include_str!("../../../../pipelines/png.launch"),
+    launch: include_str!("../../pipelines/png.launch"),
     muxer: "",
     needs_even_size: false,
     is_constant_rate: false,

@@ -4,7 +4,7 @@ use crate::launch::{self, Launch};
 use crate::window;
 use lockon_core::error::{Error, Result};
 
-pub(super) const DISPLAY: &str = include_str!("../../../../pipelines/display.launch");
+pub(super) const DISPLAY: &str = include_str!("../../pipelines/display.launch");
 
 /// The pipeline that shows frames on the screen, without opening anything.
 pub fn display_launch(is_live: bool) -> Launch {

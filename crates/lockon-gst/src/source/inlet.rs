@@ -28,7 +28,7 @@ pub(super) struct Inlet {
 
 /// The pipeline that reads descriptor 0.
 pub(super) fn pipe_launch(is_software: bool) -> Launch {
-    let mut launch = Launch::new("pipe.launch", include_str!("../../../../pipelines/pipe.launch"));
+    let mut launch = Launch::new("pipe.launch", include_str!("../../pipelines/pipe.launch"));
     if is_software {
         launch.set("decode", "force-sw-decoders", true);
     }

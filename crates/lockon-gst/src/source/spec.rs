@@ -214,8 +214,7 @@ impl SourceSpec {
         let mut launch = match &self.input {
             Input::File(path) if files::is_pipe(path) => inlet::pipe_launch(software),
             Input::File(path) => {
-                let mut launch =
-                    Launch::new("file.launch", include_str!("../../../../pipelines/file.launch"));
+                let mut launch = Launch::new("file.launch", include_str!("../../pipelines/file.launch"));
                 launch.set("input", "location", path.display());
                 if software {
                     launch.set("decode", "force-sw-decoders", true);
@@ -227,7 +226,7 @@ impl SourceSpec {
                 pictures.expect("pictures are looked for first").launch(self.camera.frame_rate)
             }
             Input::Uri(uri) => {
-                let mut launch = Launch::new("uri.launch", include_str!("../../../../pipelines/uri.launch"));
+                let mut launch = Launch::new("uri.launch", include_str!("../../pipelines/uri.launch"));
                 launch.set("input", "uri", uri.as_typed());
                 if software {
                     launch.set("input", "force-sw-decoders", true);
@@ -235,8 +234,7 @@ impl SourceSpec {
                 launch
             }
             Input::Camera(device) => {
-                let mut launch =
-                    Launch::new("camera.launch", include_str!("../../../../pipelines/camera.launch"));
+                let mut launch = Launch::new("camera.launch", include_str!("../../pipelines/camera.launch"));
                 let first = || Some(doctor::cameras().first()?.display().to_string());
                 if let Some(device) = device.clone().or_else(first) {
                     launch.set("input", "device", device);

@@ -216,7 +216,7 @@ impl PictureFiles {
     /// links.
     pub(super) fn launch(&self, frame_rate: Option<(i32, i32)>) -> Launch {
         let (n, d) = frame_rate.unwrap_or(USUAL_RATE);
-        let text = include_str!("../../../../../pipelines/pictures.launch")
+        let text = include_str!("../../../pipelines/pictures.launch")
             .replace("jpegdec name=decode", self.kind.decoder);
         let mut launch = Launch::new("pictures.launch", &text);
         let (pattern, first) = self.pattern().unwrap_or_else(|| ("lockon-pictures/%08d".into(), 0));
