@@ -30,25 +30,28 @@ struct GateState {
     delay: u64,
     /// End of the last frame that was pushed, in the output.
     video_end: u64,
-    /// Stream time of the last packet that came to the gate.
-    last: i64,
+    /// Stream time at which the packet before ended, if it is known: there begins one without a time.
+    next: Option<i64>,
+    /// Packets without a time that came before all that have one: they have no place in the output.
+    untimed: u64,
     /// No more frames come.
     is_closed: bool,
     /// The pipeline is shutting down: no thread waits here any more.
     is_open: bool,
     /// The queue in which encoded video waits for the muxer.
     video_queue: Option<gst::Element>,
-    /// The name of the input, if its sound loses its place in the output when it begins late.
-    loses_place: Option<String>,
+    /// The name of the input, for messages.
+    input: String,
+    /// Sound that begins late loses its place in the output, which has not been reported yet.
+    loses_place: bool,
 }
 
 impl Gate {
     /// Returns a gate to an output that begins at `origin` of the input, or with the first frame if that is
-    /// `None`.
-    pub(super) fn new(origin: Option<u64>) -> Self {
-        let gate = Self::default();
-        gate.lock().origin = origin;
-        gate
+    /// `None`. Messages name the `input`.
+    pub(super) fn new(origin: Option<u64>, input: String) -> Self {
+        let state = GateState { origin, input, ..GateState::default() };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
     /// Moves all packets forward, by the silence that their encoder puts in front.
@@ -57,8 +60,19 @@ impl Gate {
     }
 
     /// The container stores no times: sound that begins late begins at once there, which is reported.
-    pub(super) fn warn_if_late(&self, input: String) {
-        self.lock().loses_place = Some(input);
+    pub(super) fn warn_if_late(&self) {
+        self.lock().loses_place = true;
+    }
+
+    /// The sound has ended. Reports it if no packet had a time: then all were left out.
+    pub(super) fn end(&self) {
+        let state = self.lock();
+        if state.untimed > 0 && state.next.is_none() {
+            tracing::warn!(
+                "the sound of {} is left out: its packets have no times (ffmpeg -i FILE -c copy FILE.mkv may give them some)",
+                state.input
+            );
+        }
     }
 
     /// Names the queue of encoded video. While that is full, the muxer waits for sound.
@@ -96,30 +110,35 @@ impl Gate {
         };
         let mut state = self.lock();
         let delay = state.delay.cast_signed();
-        // Packets without a time follow the one before.
-        let starts = first.and_then(|packet| stream_time(pad, packet.pts()));
-        let starts = starts.map_or(state.last, |starts| starts - delay);
-        state.last = starts;
+        let own = first.and_then(|packet| stream_time(pad, packet.pts()));
+        // A transport stream has packets without a time before its first clock reference.
+        let Some(begins) = own.or(state.next) else {
+            state.untimed += 1;
+            return gst::PadProbeReturn::Drop;
+        };
+        let starts = begins - delay;
         loop {
             if state.is_open {
                 return gst::PadProbeReturn::Drop;
             }
             if let Some(origin) = state.origin {
                 let Ok(starts) = u64::try_from(starts - origin.cast_signed()) else {
+                    state.next = Some(begins + duration(info));
                     return gst::PadProbeReturn::Drop;
                 };
                 // Sound may begin late or pause: the muxer needs it before it continues with the video, and
                 // video must not wait for ever. Such a packet may stay although the video is cut before it.
                 let video_waits = state.video_queue.as_ref().is_some_and(is_full) && !state.is_closed;
                 if starts < state.video_end || video_waits {
-                    if let Some(input) = state.loses_place.take().filter(|_| starts > NOTICED) {
+                    if std::mem::take(&mut state.loses_place) && starts > NOTICED {
                         tracing::warn!(
-                            "the sound of {input} begins {:.2} s after its picture, and at once in an .avi, which holds \
+                            "the sound of {} begins {:.2} s after its picture, and at once in an .avi, which holds \
                              no times: use .mkv or .mp4",
+                            state.input,
                             starts as f64 * 1e-9
                         );
                     }
-                    place(pad, info, origin.cast_signed() + delay);
+                    state.next = Some(place(pad, info, begins, origin.cast_signed() + delay));
                     return gst::PadProbeReturn::Ok;
                 }
             }
@@ -155,15 +174,16 @@ fn stream_time(pad: &gst::Pad, pts: Option<gst::ClockTime>) -> Option<i64> {
     })
 }
 
-/// Gives packets their times in an output that begins at `origin` of the input.
-fn place(pad: &gst::Pad, info: &mut gst::PadProbeInfo, origin: i64) {
-    let moved = |time: Option<gst::ClockTime>| {
-        let ns = stream_time(pad, time)? - origin;
-        Some(gst::ClockTime::from_nseconds(u64::try_from(ns).unwrap_or(0)))
-    };
-    let place = |packet: &mut gst::BufferRef| {
-        packet.set_pts(moved(packet.pts()));
-        packet.set_dts(moved(packet.dts()));
+/// Gives packets their times in an output that begins at `origin` of the input; one without a time, the first
+/// of which begins at `next`, follows the one before. Returns when the last one ends, in stream time.
+fn place(pad: &gst::Pad, info: &mut gst::PadProbeInfo, mut next: i64, origin: i64) -> i64 {
+    let moved = |ns: i64| gst::ClockTime::from_nseconds(u64::try_from(ns - origin).unwrap_or(0));
+    let mut place = |packet: &mut gst::BufferRef| {
+        let begins = stream_time(pad, packet.pts()).unwrap_or(next);
+        next = begins + duration_of(packet);
+        packet.set_pts(moved(begins));
+        let dts = stream_time(pad, packet.dts()).map(moved);
+        packet.set_dts(dts);
     };
     match &mut info.data {
         Some(gst::PadProbeData::Buffer(packet)) => place(packet.make_mut()),
@@ -175,6 +195,20 @@ fn place(pad: &gst::Pad, info: &mut gst::PadProbeInfo, origin: i64) {
         }
         _ => {}
     }
+    next
+}
+
+/// How long packets last together, in nanoseconds.
+fn duration(info: &gst::PadProbeInfo) -> i64 {
+    match &info.data {
+        Some(gst::PadProbeData::Buffer(packet)) => duration_of(packet),
+        Some(gst::PadProbeData::BufferList(packets)) => packets.iter().map(duration_of).sum(),
+        _ => 0,
+    }
+}
+
+fn duration_of(packet: &gst::BufferRef) -> i64 {
+    packet.duration().map_or(0, |duration| i64::try_from(duration.nseconds()).unwrap_or(0))
 }
 
 fn is_full(queue: &gst::Element) -> bool {

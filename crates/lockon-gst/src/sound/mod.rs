@@ -186,9 +186,9 @@ impl Branch {
 
         // The first news decides; later news may be lost, but must not block.
         let (heard, sound) = crossbeam_channel::bounded(1);
-        let gate = Arc::new(Gate::new((!from_zero).then_some(0)));
+        let gate = Arc::new(Gate::new((!from_zero).then_some(0), text::path(input)));
         if wanted.container == "avi" {
-            gate.warn_if_late(text::path(input));
+            gate.warn_if_late();
         }
         let types =
             gst::PadProbeType::BUFFER | gst::PadProbeType::BUFFER_LIST | gst::PadProbeType::EVENT_DOWNSTREAM;
@@ -201,6 +201,7 @@ impl Branch {
                 }
                 Some(gst::EventType::Eos) => {
                     let _ = heard.try_send(None);
+                    gate.end();
                     gst::PadProbeReturn::Ok
                 }
                 // The pad keeps the demuxer's segment, by which the gate reads times.

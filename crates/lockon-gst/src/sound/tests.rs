@@ -366,6 +366,8 @@ fn sound_keeps_its_place_beside_the_picture() {
         ("a.ts", "mpegtsmux", H264, AAC, (0, 0)),
         ("late-both.ts", "mpegtsmux", H264, AAC, (5000, 5400)),
         ("late-picture.ts", "mpegtsmux", H264, AAC, (600, 0)),
+        // Its first packets of sound have no times: they come before the first clock reference.
+        ("later-picture.ts", "mpegtsmux", H264, AAC, (1000, 0)),
         ("a.m2ts", "mpegtsmux m2ts-mode=true", H264, "avenc_ac3 ! ac3parse", (200, 0)),
         ("a.flv", "flvmux", H264, AAC, (0, 0)),
         ("late-sound.flv", "flvmux", H264, AAC, (0, 480)),
