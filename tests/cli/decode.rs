@@ -4,7 +4,7 @@
 use std::process::{Command, Stdio};
 
 use super::{Place, fails, frames, stderr, succeeds};
-use crate::util::program;
+use crate::util::{program, root};
 
 const WORK: &str = "-y --threshold mean:3:1 --results out.jsonl --no-progress --backend cpu";
 
@@ -89,6 +89,27 @@ fn a_video_that_ends_long_before_the_length_that_its_file_states_gives_a_warning
     // A part that was asked for is no shortfall.
     let said = stderr(&succeeds(place.lockon(&format!("run whole.flv {WORK} --max-frames 10"))));
     assert!(!said.contains(warning), "{said}");
+}
+
+/// gst-libav 1.22 crashes when it makes a buffer for such a format: grey of 10 bits.
+#[test]
+fn a_pixel_format_that_gstreamer_lacks_is_an_error_and_does_not_crash() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    let clip = root().join("tests/media/grey10.h265");
+    let out = place.lockon(&format!("run {} {WORK}", clip.display()));
+    // A GStreamer that knows the format decodes it.
+    let said = stderr(&out);
+    assert!(out.status.code() == Some(0) || said.contains("grey10.h265: "), "{out:?}");
+    assert!(matches!(out.status.code(), Some(0 | 1)), "{out:?}");
+}
+
+/// Raw video of AVI comes without its palette.
+#[test]
+fn frames_that_a_converter_cannot_read_end_the_run_with_one_error() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    let clip = root().join("tests/media/palette.avi");
+    let out = place.lockon(&format!("run {} {WORK}", clip.display()));
+    fails(&out, 1, "it cannot convert these pictures");
 }
 
 #[test]

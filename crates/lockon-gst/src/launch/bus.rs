@@ -41,11 +41,18 @@ pub(super) fn sort(message: &gst::Message, heard: &Heard, sender: &Sender<News>)
                 tracing::debug!(target: LOG, "{element}: {text}");
                 return;
             }
+            let debug = without_secrets(&warning.debug().unwrap_or_default()).into_owned();
+            // A converter that cannot read a frame passes an empty one on.
+            let is_of_filter = message.src().is_some_and(ObjectExt::is::<gst_video::VideoFilter>);
+            if said.matches(gst::CoreError::NotImplemented) && is_of_filter {
+                let message = "it cannot convert these pictures".to_owned();
+                let _ = sender.send(News::Failed(Error::Pipeline { element, message, debug }));
+                return;
+            }
             tracing::warn!(target: LOG, "{element}: {text}");
             if !said.is::<gst::ResourceError>() {
                 return;
             }
-            let debug = without_secrets(&warning.debug().unwrap_or_default()).into_owned();
             News::InTrouble(Error::Resource { element, message: text, debug })
         }
         gst::MessageView::Element(element) => {

@@ -106,6 +106,43 @@ pub(super) fn count_errors(pipeline: &gst::Pipeline, errors: &Errors) {
     });
 }
 
+/// Decoders of libav that draw into GStreamer's buffers safely: each of their pixel formats is one of
+/// GStreamer's too.
+const DRAW_DIRECTLY: [&str; 7] =
+    ["avdec_h264", "avdec_mpeg2video", "avdec_mpeg4", "avdec_vp8", "avdec_vp9", "avdec_wmv3", "avdec_vc1"];
+
+/// Makes other decoders of libav draw into buffers of their own, which are copied.
+///
+/// gst-libav 1.22 crashes when it makes a buffer for a pixel format that GStreamer lacks, such as grey of
+/// 10 bits in FFV1 or H.265. Without buffers to draw into it refuses the format instead.
+pub(super) fn draw_safely(pipeline: &gst::Pipeline) {
+    const DIRECT: &str = "direct-rendering";
+    for_each_element(pipeline, |element| {
+        let Some(factory) = element.factory().filter(|_| element.find_property(DIRECT).is_some()) else {
+            return;
+        };
+        match factory.name().as_str() {
+            // Its caps tell grey apart.
+            "avdec_h265" => {
+                let decoder = element.downgrade();
+                let Some(pad) = element.static_pad("sink") else { return };
+                pad.add_probe(gst::PadProbeType::EVENT_DOWNSTREAM, move |_, info| {
+                    if let (Some(gst::EventView::Caps(caps)), Some(decoder)) =
+                        (info.event().map(|event| event.view()), decoder.upgrade())
+                    {
+                        let chroma =
+                            caps.caps().structure(0).and_then(|s| s.get::<String>("chroma-format").ok());
+                        decoder.set_property(DIRECT, chroma.is_some_and(|chroma| chroma != "4:0:0"));
+                    }
+                    gst::PadProbeReturn::Ok
+                });
+            }
+            name if DRAW_DIRECTLY.contains(&name) => {}
+            _ => element.set_property(DIRECT, false),
+        }
+    });
+}
+
 fn is_software_decoder(element: &gst::Element) -> bool {
     let class = element.factory().and_then(|factory| factory.metadata("klass").map(str::to_owned));
     class.is_some_and(|class| class.contains("Decoder") && !class.contains("Hardware"))

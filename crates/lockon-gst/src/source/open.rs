@@ -16,8 +16,8 @@ use super::adapt::{adapt_in_place, adaptation};
 use super::address::{Server, Uri};
 use super::check::check;
 use super::decoder::{
-    count_errors, decoder_of, is_hardware, keep_to_file, keep_to_gpu, leave_out_alpha, limit_threads,
-    prefer_hardware,
+    count_errors, decoder_of, draw_safely, is_hardware, keep_to_file, keep_to_gpu, leave_out_alpha,
+    limit_threads, prefer_hardware,
 };
 use super::ending::Ending;
 use super::errors::{explained, failure, in_words_of_the_input, no_video, unreachable};
@@ -271,6 +271,7 @@ impl Prerolled {
 
         let running = Running::new(pipeline);
         count_errors(running.pipeline(), running.errors());
+        draw_safely(running.pipeline());
         multipart.count_damage(running.errors());
         let in_words = |error| {
             if let Some(Redirection { from, to }) = running.redirection() {
