@@ -42,6 +42,10 @@ pub(super) fn adaptation(
     if depth > 8 {
         tracing::warn!(target: LOG, "{}: {name} has no 8-bit luma plane: {depth} bits are reduced to 8", spec.input);
     }
+    if info.has_alpha() {
+        tracing::warn!(target: LOG,
+            "{}: transparency is left out: also what it hides is searched (pictures are laid on white)", spec.input);
+    }
     // A user's own text is run as written, except where it cannot work.
     let is_ours = !matches!(spec.input, Input::Launch(_));
     let is_interlaced = info.is_interlaced();
