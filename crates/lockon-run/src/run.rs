@@ -183,6 +183,9 @@ impl Prepared {
             Err(_) if control.is_stopped() => return Err(Error::Stopped),
             opened => opened?,
         };
+        if wants_sound(&request) && sound_of(&request, &spec).is_none() && source.has_sound() {
+            tracing::warn!("no audio in -o: only audio of files is copied (--no-audio silences this)");
+        }
         let devices = devices.with_depth(request.depth_for(source.is_live()));
         let (watched, shown) = pipeline_sinks(&request, &spec.input, source.is_live(), control)?;
         sinks.extend(watched);
@@ -474,9 +477,7 @@ fn file_sinks(request: &Request, spec: &SourceSpec, control: &Control) -> Result
     if let Some(path) = &request.report {
         sinks.push(report::open(path)?);
     }
-    // Pictures have no sound.
-    let has_video = request.output.iter().any(|path| Numbered::of(path).is_none());
-    let sound = if has_video { sound_of(request, spec) } else { None };
+    let sound = sound_of(request, spec);
     for path in &request.output {
         let sink = VideoSink::output(path, request.codec, request.shown_view(), sound.clone())?;
         let sink = of_part(request, sink);
@@ -531,12 +532,13 @@ fn pipeline_sinks(
 
 /// The file whose sound goes into `-o`.
 fn sound_of(request: &Request, spec: &SourceSpec) -> Option<PathBuf> {
-    if request.no_audio {
+    if !wants_sound(request) {
         return None;
     }
-    let file = spec.opened.as_ref().map_or_else(|| spec.input.file(), |_| spec.file());
-    if file.is_none() {
-        tracing::warn!("no audio in -o: only audio of files is copied (--no-audio silences this)");
-    }
-    file
+    spec.opened.as_ref().map_or_else(|| spec.input.file(), |_| spec.file())
+}
+
+/// True if a video is written into which sound goes. Pictures have none.
+fn wants_sound(request: &Request) -> bool {
+    !request.no_audio && request.output.iter().any(|path| Numbered::of(path).is_none())
 }

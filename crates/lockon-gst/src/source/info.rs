@@ -261,6 +261,16 @@ pub(super) fn has_container(pipeline: &gst::Pipeline) -> bool {
     pipeline.iterate_recurse().into_iter().flatten().any(|element| is_demuxer(&element))
 }
 
+/// True if a pad of the pipeline has caps of sound, or of RTP with sound.
+pub(super) fn has_sound(pipeline: &gst::Pipeline) -> bool {
+    let is_sound = |pad: &gst::Pad| {
+        pad.current_caps().is_some_and(|caps| {
+            caps.iter().any(|s| s.name().starts_with("audio/") || s.get("media") == Ok("audio"))
+        })
+    };
+    pipeline.iterate_recurse().into_iter().flatten().any(|element| element.pads().iter().any(is_sound))
+}
+
 /// The pads at which the streams leave the last demuxer of a pipeline, else its source.
 fn stream_pads(pipeline: &gst::Pipeline) -> Vec<gst::Pad> {
     let mut elements: Vec<_> = pipeline.iterate_recurse().into_iter().flatten().collect();

@@ -212,6 +212,11 @@ impl VideoSource {
         self.connection.inlet.pictures.as_ref().is_some_and(|pictures| pictures.name(0).is_some())
     }
 
+    /// True if the input has sound beside the video, as far as its pipeline shows.
+    pub fn has_sound(&self) -> bool {
+        info::has_sound(self.connection.running.pipeline())
+    }
+
     /// True if late frames are dropped.
     pub fn is_live(&self) -> bool {
         self.is_live
