@@ -3,6 +3,9 @@
 //!
 //! A scan of the text, not a compiler: comments, strings and `#[cfg(test)]` items are left out.
 
+mod glossary;
+mod locks;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::process::Command;
@@ -224,8 +227,19 @@ fn command_lines_of_the_readme_are_understood() {
 
 /// Every Rust file of the program by its path from the root, as `src/cli/run.rs`.
 fn sources() -> BTreeMap<String, String> {
+    sources_in(SOURCES)
+}
+
+/// Files of the program and of the element, without those that have only tests.
+fn production() -> BTreeMap<String, String> {
+    let mut found = sources_in(&["src", "crates", "plugin/src"]);
+    found.retain(|path, _| path.contains("src/") && !path.ends_with("tests.rs"));
+    found
+}
+
+fn sources_in(folders: &[&str]) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
-    let mut folders: Vec<_> = SOURCES.iter().map(|folder| root().join(folder)).collect();
+    let mut folders: Vec<_> = folders.iter().map(|folder| root().join(folder)).collect();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).expect("sources can be listed") {
             let path = entry.expect("sources can be listed").path();

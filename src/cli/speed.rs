@@ -1,7 +1,7 @@
 //! `lockon bench`: the speed of a machine in one sentence: the whole loop on frames in memory, for some
 //! seconds. A program of its own, `lockon-bench`, measures the kernels.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lockon::backend::{Device, Options};
@@ -117,7 +117,7 @@ fn rate(choice: BackendChoice, threads: usize, size: Size) -> Result<(f64, Devic
         control: Control::new(),
     };
     setup.run(&devices, &setup::open, ends).1?;
-    let device = used.into_inner().unwrap_or_else(PoisonError::into_inner).expect("frames were done");
+    let device = lock(&used).take().expect("frames were done");
     let seen = *lock(&seen);
     let (began, ended) = seen.began.zip(seen.ended).expect("more frames were done than warm it up");
     Ok((seen.frames as f64 / (ended - began).as_secs_f64(), device))

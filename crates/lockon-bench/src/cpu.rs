@@ -72,11 +72,11 @@ fn time(mut work: impl FnMut()) -> Micros {
 mod tests {
     use clap::Parser;
 
-    use super::super::plan::{Request, check_request};
+    use super::super::plan::{BenchRequest, check_request};
     use super::super::{Args, Command};
     use super::*;
 
-    fn request(words: &str) -> Request {
+    fn request(words: &str) -> BenchRequest {
         let args = Args::parse_from(["lockon-bench", "kernels"].into_iter().chain(words.split_whitespace()));
         let Command::Kernels(request) = args.command else { unreachable!("the command is `kernels`") };
         request

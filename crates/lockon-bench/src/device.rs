@@ -22,7 +22,7 @@ use lockon_core::results::Match;
 use lockon_core::template::Bank;
 
 use lockon_cuda::driver::{Attribute, DeviceBuffer, Gpu, Graph, Pinned, Priority, Stream, TimedEvent};
-use lockon_cuda::parts::{Frame, Search, Threshold};
+use lockon_cuda::parts::{BankSearch, Frame, Threshold};
 
 use super::peers::{Fft, Npp};
 use super::table::Micros;
@@ -158,9 +158,9 @@ impl Bench {
         limits: &Limits,
         asked: Option<NccKernel>,
     ) -> Result<TimedSearch> {
-        let mut search = Search::new(&self.gpu, window, bank, limits, asked)?;
+        let mut search = BankSearch::new(&self.gpu, window, bank, limits, asked)?;
         let stream = search.stream();
-        let found = |search: &mut Search, frame: &Frame| {
+        let found = |search: &mut BankSearch, frame: &Frame| {
             let mut list = search.room()?;
             let began = Instant::now();
             search.run(frame, &mut list)?;
@@ -182,7 +182,7 @@ impl Bench {
         lists.reverse();
         matches.reverse();
         let scores = search.score_map()?;
-        let mut time = |search: &mut Search| {
+        let mut time = |search: &mut BankSearch| {
             self.time_frames(&stream, used.len(), &mut |step| match step {
                 Step::Work(index) => search.start(&used[index], &mut lists[index]),
                 // SAFETY: the lists live until `time_frames` has waited, and no code reads them.

@@ -13,7 +13,7 @@ use lockon_core::backend::{Backend, Options, Standing, cpu as cpu_backend};
 use lockon_core::config::BackendChoice;
 use lockon_core::frame::Size;
 
-use plan::{Request, Work, check_request};
+use plan::{BenchRequest, Work, check_request};
 use table::Report;
 
 mod check;
@@ -46,7 +46,7 @@ struct Args {
 #[derive(Subcommand)]
 enum Command {
     /// Time every kernel, after checking its result against the definition
-    Kernels(Request),
+    Kernels(BenchRequest),
     /// Read textures in every mode that CUDA has on GPU 0, and compare the results with a model of the
     /// texture unit; exit code 1 if one differs
     Textures {
@@ -95,7 +95,7 @@ fn say(message: &str) {
 ///
 /// # Errors
 /// `Usage` if the request has no meaning; errors of the device and of standard output; a wrong answer.
-fn kernels(request: &Request) -> Result<()> {
+fn kernels(request: &BenchRequest) -> Result<()> {
     check_request(request)?;
     let mut work = Work::new(request);
     let number = match request.backend {

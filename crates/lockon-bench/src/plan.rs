@@ -26,7 +26,7 @@ pub(super) enum Subject {
 
 /// The measurements to make.
 #[derive(Debug, Clone, clap::Args)]
-pub(super) struct Request {
+pub(super) struct BenchRequest {
     /// The device: auto, cpu, cuda, cuda:N
     #[arg(long, default_value = "auto", value_parser = read::<BackendChoice>)]
     pub(super) backend: BackendChoice,
@@ -67,7 +67,7 @@ fn read<T: FromStr<Err = Error>>(text: &str) -> Result<T, String> {
     })
 }
 
-impl Request {
+impl BenchRequest {
     pub(super) fn threads(&self) -> usize {
         self.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
     }
@@ -95,7 +95,7 @@ pub(super) const RING_FRAMES: u64 = 4_000;
 pub(super) const RING_SECONDS: f64 = 1.0;
 
 /// Refuses what cannot mean anything.
-pub(super) fn check_request(args: &Request) -> lockon_core::Result<()> {
+pub(super) fn check_request(args: &BenchRequest) -> lockon_core::Result<()> {
     let usage = |text: String| Err(Error::Usage(text));
     if let (Some(template), Some(frame)) = (args.template, args.frame)
         && !template.fits_in(frame)
@@ -148,7 +148,7 @@ pub(super) struct Work {
 }
 
 impl Work {
-    pub(super) fn new(args: &Request) -> Self {
+    pub(super) fn new(args: &BenchRequest) -> Self {
         let is_all = args.template.is_none() && args.block.is_none();
         let square = |side: &usize| Size::new(*side, *side);
         Self {

@@ -1,14 +1,14 @@
 //! Control of a run from outside while it is in progress.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::change::Change;
 use crate::config::Zone;
 use crate::error::{Error, Result};
 use crate::frame::{Frame, Rect};
-use crate::locks::lock;
+use crate::locks::{MutexGuard, Ranked, lock};
 use crate::orders::{Order, Orders, Repeated, Reply, WatchedZones};
 use crate::recent_frames::RecentFrames;
 
@@ -46,7 +46,7 @@ pub struct Control {
     /// The zones after all orders so far.
     pub(crate) zones: WatchedZones,
     /// Frames that have passed.
-    recent_frames: Arc<Mutex<RecentFrames>>,
+    recent_frames: Arc<Ranked<RecentFrames, 105>>,
 }
 
 /// Controls when a run may continue with its next frame.
@@ -253,7 +253,7 @@ impl Control {
     /// Locks the kept frames. No other thread can access them while the returned guard lives.
     pub(crate) fn recent_frames(&self) -> MutexGuard<'_, RecentFrames> {
         // An incomplete frame is never listed.
-        lock(&self.recent_frames)
+        self.recent_frames.lock()
     }
 
     /// Repeats the orders of an earlier run at the same frames. Call it before the run begins.

@@ -5,11 +5,11 @@
 //! may hold a password.
 
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use crate::error::Result;
 use crate::frame::VideoFormat;
-use crate::locks::lock;
+use crate::locks::{MutexGuard, Ranked};
 use crate::ports::{Delivery, Sink};
 use crate::results::{Event, RunRecord, Track, TrackState};
 use crate::surface::Traffic;
@@ -56,18 +56,18 @@ struct State {
 /// The counts of a run, shared between the engine's thread, which counts, and the server's thread, which
 /// reports.
 #[derive(Debug, Clone, Default)]
-struct Metrics(Arc<Mutex<State>>);
+struct Metrics(Arc<Ranked<State, 100>>);
 
 impl Metrics {
     fn state(&self) -> MutexGuard<'_, State> {
         // Counts stay valid after a panic.
-        lock(&self.0)
+        self.0.lock()
     }
 }
 
 /// The counted runs, each with the name of its video. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct Registry(Arc<Mutex<Counted>>);
+pub struct Registry(Arc<Ranked<Counted, 90>>);
 
 #[derive(Debug, Default)]
 struct Counted {
@@ -105,7 +105,7 @@ impl Registry {
     }
 
     fn lock(&self) -> MutexGuard<'_, Counted> {
-        lock(&self.0)
+        self.0.lock()
     }
 }
 

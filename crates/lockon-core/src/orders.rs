@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
@@ -18,7 +18,7 @@ use crate::change::Change;
 use crate::config::{Zone, Zones};
 use crate::error::{Error, Result};
 use crate::frame::{Rect, Size};
-use crate::locks::lock;
+use crate::locks::{MutexGuard, Ranked, lock};
 
 /// Maximum waiting orders: far more than any frame should have to carry out.
 const MOST_WAITING: usize = 4096;
@@ -216,7 +216,7 @@ impl Reply {
 
 /// Numbers tracks, each number once in a run. Clones share the numbers.
 #[derive(Debug, Clone, Default)]
-pub struct Numbers(Arc<Mutex<Numbering>>);
+pub struct Numbers(Arc<Ranked<Numbering, 80>>);
 
 #[derive(Debug, Default)]
 struct Numbering {
@@ -229,7 +229,7 @@ struct Numbering {
 impl Numbers {
     /// Numbers from 1 on that were not given to any of the first `count` tracks.
     pub fn after(count: u32) -> Self {
-        Self(Arc::new(Mutex::new(Numbering { last: count, taken: BTreeSet::new() })))
+        Self(Arc::new(Ranked::new(Numbering { last: count, taken: BTreeSet::new() })))
     }
 
     /// Restarts after the first `count` tracks.
@@ -259,13 +259,13 @@ impl Numbers {
     }
 
     fn lock(&self) -> MutexGuard<'_, Numbering> {
-        lock(&self.0)
+        self.0.lock()
     }
 }
 
 /// The orders of a run. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Orders(Arc<Mutex<State>>);
+pub(crate) struct Orders(Arc<Ranked<State, 70>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -444,7 +444,7 @@ impl Orders {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.0)
+        self.0.lock()
     }
 }
 

@@ -32,7 +32,7 @@ const COVERAGE: usize = 1 << 15;
 ///
 /// It is made once, and used for pictures of all sizes and formats. After the first few it allocates only for
 /// a drawing that is longer than all before it.
-pub(crate) struct Painter {
+pub(crate) struct DevicePainter {
     kernel: Kernel,
     /// For those that have none of their own.
     stream: Stream,
@@ -44,7 +44,7 @@ pub(crate) struct Painter {
     painted: Event,
 }
 
-impl Painter {
+impl DevicePainter {
     /// A painter on a device, with a stream of its own.
     ///
     /// # Errors
@@ -174,7 +174,7 @@ impl Painter {
     }
 }
 
-impl Drop for Painter {
+impl Drop for DevicePainter {
     /// The device may still be reading the host's memory.
     fn drop(&mut self) {
         // In a context that is lost nothing reads any more.
@@ -355,7 +355,7 @@ fn around(a: Rect, b: Rect) -> Rect {
 }
 
 #[cfg(test)]
-impl Painter {
+impl DevicePainter {
     /// Paints into buffers, whose rows lie `pitches` apart, without waiting.
     fn paint_buffers(
         &mut self,

@@ -48,14 +48,14 @@ impl Frame {
 pub struct Found(CandidateList);
 
 /// A bank that is searched in one window of frames, on a stream of its own.
-pub struct Search {
+pub struct BankSearch {
     lane: Lane,
     plan: PlannedSearch,
     window: Rect,
     limits: Limits,
 }
 
-impl Search {
+impl BankSearch {
     /// Plans it as the ring does, with the requested kernel if that suits the templates.
     ///
     /// # Panics

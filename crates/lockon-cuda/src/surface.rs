@@ -13,12 +13,12 @@ use super::driver::{
     self, DeviceBuffer, Event, Gpu, Kernel, Pinned, PinnedBuffer, Priority, Rows, Stream, arg,
 };
 use super::ncc::DeviceFrame;
-use super::overlay::Painter;
+use super::overlay::DevicePainter;
 use super::shared::{constant, pod_structure};
 use lockon_core::device_memory::{DeviceMemory, DevicePlane, PinnedMemory, SurfaceDevice};
 use lockon_core::error::{DeviceFault, Error, Result};
 use lockon_core::frame::{Picture, Plane, PlaneRef, Rect, Size, VideoFormat};
-use lockon_core::locks::lock;
+use lockon_core::locks::{Ranked, lock};
 use lockon_core::overlay::Drawing;
 use lockon_core::surface::{self, Surface, Traffic, Turn};
 
@@ -81,10 +81,10 @@ struct Shared {
     /// Room for those who ask, one each.
     rooms: Mutex<Vec<Room>>,
     /// Whole planes on the host that are no longer in use.
-    planes: Mutex<Vec<PinnedBuffer<u8>>>,
-    painter: Mutex<Option<Painter>>,
+    planes: Ranked<Vec<PinnedBuffer<u8>>, 110>,
+    painter: Ranked<Option<DevicePainter>, 110>,
     /// Copies pictures that cannot stay where they lie.
-    copier: Mutex<Option<Copier>>,
+    copier: Ranked<Option<Copier>, 110>,
     /// Whether it was already reported that pictures come from another context, and that they are not painted
     /// there.
     has_told: [OnceLock<()>; 2],
@@ -131,9 +131,9 @@ impl Opened {
             traffic: traffic.clone(),
             kernels: OnceLock::new(),
             rooms: Mutex::default(),
-            planes: Mutex::default(),
-            painter: Mutex::default(),
-            copier: Mutex::default(),
+            planes: Ranked::default(),
+            painter: Ranked::default(),
+            copier: Ranked::default(),
             has_told: Default::default(),
         })))
     }
@@ -158,10 +158,10 @@ impl SurfaceDevice for Opened {
             }
             return Ok(false);
         }
-        let mut painter = lock(painter);
+        let mut painter = painter.lock();
         let painter = match &mut *painter {
             Some(painter) => painter,
-            none => none.insert(Painter::new(gpu)?),
+            none => none.insert(DevicePainter::new(gpu)?),
         };
         if let Some(stream) = memory.stream() {
             // SAFETY: both live, as `DeviceMemory::new` asks.
@@ -442,7 +442,7 @@ impl DevicePicture {
     fn try_plane(&self, index: usize) -> Result<PinnedBuffer<u8>> {
         let Rectangle { rows, size } = self.planes[index];
         let free = {
-            let mut free = lock(&self.device.planes);
+            let mut free = self.device.planes.lock();
             let fitting = free.iter().position(|plane| plane.len() == size.area());
             fitting.map(|index| free.swap_remove(index))
         };
@@ -487,7 +487,7 @@ impl Copied {
         let gpu = &device.gpu;
         let pitch = |size: &Size| size.width.next_multiple_of(256);
         let length = sizes.iter().map(|size| pitch(size) * size.height).sum();
-        let mut copier = lock(&device.copier);
+        let mut copier = device.copier.lock();
         let Copier { stream, spare } = match &mut *copier {
             Some(copier) => copier,
             none => none.insert(Copier { stream: gpu.stream(Priority::High)?, spare: Vec::new() }),
@@ -561,7 +561,7 @@ impl Copied {
 
 impl Drop for Copied {
     fn drop(&mut self) {
-        let mut copier = lock(&self.device.copier);
+        let mut copier = self.device.copier.lock();
         if let (Some(copier), Some(bytes)) = (&mut *copier, self.bytes.take()) {
             copier.spare.push(bytes);
         }
@@ -570,7 +570,7 @@ impl Drop for Copied {
 
 impl Drop for DevicePicture {
     fn drop(&mut self) {
-        let mut free = lock(&self.device.planes);
+        let mut free = self.device.planes.lock();
         // Sinks have a few at a time; buffers of another size are of no use any more.
         let sizes: Vec<_> = self.planes.iter().map(|plane| plane.size.area()).collect();
         free.retain(|plane| sizes.contains(&plane.len()));
@@ -874,7 +874,7 @@ mod tests {
             let picture = device.adopt(memory, &format).unwrap();
             assert!(picture.plane(0).to_plane() == luma && picture.plane(1).to_plane() == chroma);
         }
-        let rooms = device.0.copier.lock().unwrap().as_ref().map(|copier| copier.spare.len());
+        let rooms = device.0.copier.lock().as_ref().map(|copier| copier.spare.len());
         assert_eq!(rooms, Some(1), "one picture at a time needs room for one");
     }
 

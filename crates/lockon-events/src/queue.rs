@@ -1,9 +1,9 @@
 //! The events that wait for a receiver. Adding one never waits.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 
-use lockon_core::locks::lock;
+use lockon_core::locks::{MutexGuard, lock};
 use tokio::sync::Notify;
 
 /// Maximum number and bytes of events that wait; beyond that the oldest are dropped.

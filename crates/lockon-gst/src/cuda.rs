@@ -15,7 +15,7 @@
 use std::any::Any;
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use gst::ffi;
 use gst::glib;
@@ -26,7 +26,7 @@ use crate::pinned::PinnedAllocator;
 use lockon_core::device_memory::{DeviceMemory, DevicePlane, SurfaceDevice};
 use lockon_core::error::Result;
 use lockon_core::frame::{Picture, VideoFormat};
-use lockon_core::locks::lock;
+use lockon_core::locks::Ranked;
 use lockon_core::overlay::Drawing;
 
 /// The type of context that CUDA elements ask for.
@@ -228,18 +228,18 @@ pub fn is_on_device(buffer: &gst::BufferRef) -> bool {
 
 /// GStreamer's contexts of devices. A device with a context stays open: a decoder may keep objects of it
 /// longer than lockon does.
-static KNOWN: Mutex<Vec<(Arc<dyn SurfaceDevice>, gst::Context)>> = Mutex::new(Vec::new());
+static KNOWN: Ranked<Vec<(Arc<dyn SurfaceDevice>, gst::Context)>, 110> = Ranked::new(Vec::new());
 
 /// Removes devices that have failed for good, so that they can be opened again.
 pub fn forget_lost() {
-    lock(&KNOWN).retain(|(device, _)| !device.is_lost());
+    KNOWN.lock().retain(|(device, _)| !device.is_lost());
 }
 
 /// GStreamer's context of a device: one for all pipelines.
 fn context_of(device: &Arc<dyn SurfaceDevice>) -> Option<gst::Context> {
     let functions = library()?;
     let (handle, number) = device.context();
-    let mut known = lock(&KNOWN);
+    let mut known = KNOWN.lock();
     if let Some((_, context)) = known.iter().find(|(device, _)| device.context().0 == handle) {
         return Some(context.clone());
     }

@@ -62,7 +62,7 @@ pub mod analytics {
 
     /// An object detection among a buffer's analytics metadata.
     #[derive(Debug, Clone)]
-    pub struct Entry {
+    pub struct DetectionEntry {
         /// Its number in relations.
         pub id: u32,
         /// The class.
@@ -74,7 +74,7 @@ pub mod analytics {
     }
 
     /// All that lie on a buffer.
-    pub fn entries(buffer: &gst::BufferRef) -> Vec<Entry> {
+    pub fn entries(buffer: &gst::BufferRef) -> Vec<DetectionEntry> {
         let Some(relations) = buffer.meta::<AnalyticsRelationMeta>() else { return Vec::new() };
         let entry = |detection: gst_analytics::AnalyticsMtdRef<'_, AnalyticsODMtd>| {
             let place = detection.location().ok()?;
@@ -82,7 +82,7 @@ pub mod analytics {
             let (x, y) = (edge(place.x), edge(place.y));
             let (right, bottom) =
                 (edge(place.x.saturating_add(place.w)), edge(place.y.saturating_add(place.h)));
-            Some(Entry {
+            Some(DetectionEntry {
                 id: detection.id(),
                 label: detection.obj_type().map_or_else(String::new, |kind| kind.as_str().to_string()),
                 rect: Rect::new(x, y, right.saturating_sub(x), bottom.saturating_sub(y)),
@@ -99,7 +99,7 @@ pub mod analytics {
         frame: Size,
         found: &mut Vec<Detection>,
     ) {
-        for Entry { label, rect, score, .. } in entries(buffer) {
+        for DetectionEntry { label, rect, score, .. } in entries(buffer) {
             let mut regions = buffer.iter_meta::<gst_video::VideoRegionOfInterestMeta>();
             if !regions.any(|region| region.roi_type() == label && rect_of(&region) == rect) {
                 found.extend(wanted.take(&label, score, rect, frame));

@@ -4,7 +4,7 @@
 //! demand, one for each category and level; there are some hundred categories.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 
 use tracing::callsite::{Callsite, Identifier};
 use tracing::field::{FieldSet, Value};
@@ -13,7 +13,7 @@ use tracing::metadata::Kind;
 use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata};
 
-use lockon_core::locks::lock;
+use lockon_core::locks::Ranked;
 use lockon_core::text::without_secrets;
 
 /// The prefix of a category's name in a target.
@@ -85,11 +85,11 @@ fn level_of(level: gst::DebugLevel) -> Option<Level> {
 
 /// The call sites so far.
 #[derive(Default)]
-struct Callsites(Mutex<HashMap<(String, Level), &'static Site>>);
+struct Callsites(Ranked<HashMap<(String, Level), &'static Site>, 210>);
 
 impl Callsites {
     fn get(&self, category: &str, level: Level) -> &'static Site {
-        let mut sites = lock(&self.0);
+        let mut sites = self.0.lock();
         let key = (category.to_owned(), level);
         sites.entry(key).or_insert_with(|| Site::new(category, level))
     }

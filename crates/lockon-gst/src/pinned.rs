@@ -34,14 +34,13 @@ impl PinnedAllocator {
 mod imp {
     use std::ffi::CStr;
     use std::ptr;
-    use std::sync::Mutex;
 
     use super::{Arc, OnceLock, SurfaceDevice, glib};
     use gst::ffi;
     use gst::glib::object::ObjectType;
     use gst::subclass::prelude::*;
     use lockon_core::device_memory::PinnedMemory;
-    use lockon_core::locks::lock;
+    use lockon_core::locks::Ranked;
 
     /// The name of this type of memory.
     const MEMORY: &CStr = c"lockon.pinned";
@@ -62,7 +61,7 @@ mod imp {
     pub struct PinnedAllocator {
         pub(super) device: OnceLock<Arc<dyn SurfaceDevice>>,
         /// Blocks that were given back, all of about one length: to page-lock one takes milliseconds.
-        spare: Mutex<Vec<Block>>,
+        spare: Ranked<Vec<Block>, 110>,
     }
 
     #[glib::object_subclass]
@@ -116,7 +115,7 @@ mod imp {
             // SAFETY: it is one of `memory` or `share`, which boxed it, and no other code has it any more.
             let memory = unsafe { Box::from_raw(memory.cast::<Memory>()) };
             if let Some(block) = memory.block {
-                let mut spare = lock(&self.spare);
+                let mut spare = self.spare.lock();
                 spare.retain(|other| fits(other, length(&block)) || fits(&block, length(other)));
                 spare.push(block);
             }
@@ -130,7 +129,7 @@ mod imp {
 
         /// Page-locked bytes, if there are some.
         fn block(&self, bytes: usize) -> Option<Block> {
-            let mut spare = lock(&self.spare);
+            let mut spare = self.spare.lock();
             if let Some(index) = spare.iter().position(|block| fits(block, bytes)) {
                 return Some(spare.swap_remove(index));
             }

@@ -15,7 +15,7 @@ use lockon_core::results::FrameRecord;
 use lockon_core::text;
 
 use super::Shared;
-use super::picture::Painter;
+use super::picture::PicturePainter;
 use super::video::{Newest, Video};
 use super::work::{place, work};
 
@@ -71,7 +71,7 @@ impl Shot {
     fn of(
         Newest { frame, record, mask }: &Newest,
         look: Look,
-        painter: &mut Painter,
+        painter: &mut PicturePainter,
     ) -> Result<Self, String> {
         let jpeg = match mask {
             Some(mask) if look.is_mask => painter.mask(mask.plane(0), look.width),
@@ -240,10 +240,11 @@ async fn paint(listed: Listed, painters: Arc<Semaphore>) {
             continue;
         };
         last = tokio::time::Instant::now();
-        let before: Option<Painter> = painter.take();
+        let before: Option<PicturePainter> = painter.take();
         let shot = move || {
             catch_panic(|| {
-                let mut painter = before.map_or_else(Painter::new, Ok).map_err(|error| error.to_string())?;
+                let mut painter =
+                    before.map_or_else(PicturePainter::new, Ok).map_err(|error| error.to_string())?;
                 Shot::of(&newest, look, &mut painter).map(|shot| (shot, painter))
             })
             .and_then(|made| made)

@@ -57,14 +57,14 @@ mod work;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 use tokio::sync::{Semaphore, watch};
 
 use lockon_core::error::Result;
-use lockon_core::locks::lock;
+use lockon_core::locks::{MutexGuard, Ranked};
 use lockon_core::metrics::Registry;
 use lockon_gst::cameras;
 use lockon_run::request::ListenAddress;
@@ -114,7 +114,7 @@ pub struct Page {
 
 /// State shared by all connections.
 struct Shared {
-    videos: Mutex<Videos>,
+    videos: Ranked<Videos, 10>,
     /// Cameras and files that can be opened.
     offers: Option<Arc<Offers>>,
     registry: Registry,
@@ -165,7 +165,7 @@ impl Shared {
     fn new(guard: Guard, offers: Option<Offers>, over: watch::Receiver<bool>) -> Self {
         let places = |most| Arc::new(Semaphore::new(most));
         Self {
-            videos: Mutex::default(),
+            videos: Ranked::default(),
             offers: offers.map(Arc::new),
             registry: Registry::default(),
             guard,
@@ -190,7 +190,7 @@ impl Shared {
     }
 
     fn videos(&self) -> MutexGuard<'_, Videos> {
-        lock(&self.videos)
+        self.videos.lock()
     }
 
     fn all(&self) -> Vec<Arc<Video>> {

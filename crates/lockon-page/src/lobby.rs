@@ -1,12 +1,12 @@
 //! The page as a whole: its name, the videos that are not shown yet, and when it may be closed.
 
 use std::collections::VecDeque;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
 use serde::Serialize;
 
-use lockon_core::locks::lock;
+use lockon_core::locks::{MutexGuard, lock};
 use lockon_core::text;
 
 /// Maximum names of waiting videos in an answer.

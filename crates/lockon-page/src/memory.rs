@@ -1,17 +1,17 @@
 //! The memory limit for kept frames, over all videos of a page.
 
-use lockon_core::locks::lock;
-use std::sync::{Arc, Mutex};
+use lockon_core::locks::Ranked;
+use std::sync::Arc;
 
 /// Bytes for all videos together.
 const BYTES: usize = 512 << 20;
 
 /// The bytes that are left.
-pub(super) struct MemoryBudget(Mutex<usize>);
+pub(super) struct MemoryBudget(Ranked<usize, 30>);
 
 impl Default for MemoryBudget {
     fn default() -> Self {
-        Self(Mutex::new(BYTES))
+        Self(Ranked::new(BYTES))
     }
 }
 
@@ -30,7 +30,7 @@ impl Reservation {
     /// video gets at most half of the free memory, so that the next one gets some too, and at least one frame
     /// if it asks for any: the first box is drawn on it.
     pub(super) fn take(&mut self, frames: usize, bytes: usize) -> usize {
-        let mut left = lock(&self.memory.0);
+        let mut left = self.memory.0.lock();
         *left += self.bytes;
         // A video never has to give back what it has.
         let most = (*left / 2).max(self.bytes);
@@ -67,6 +67,6 @@ mod tests {
         // Small frames get all that they request.
         assert_eq!(parts[2].take(16, 640 * 480 * 3 / 2), 16);
         drop(parts);
-        assert_eq!(*memory.0.lock().unwrap(), BYTES);
+        assert_eq!(*memory.0.lock(), BYTES);
     }
 }

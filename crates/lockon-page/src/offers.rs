@@ -143,7 +143,7 @@ impl Offers {
         *self.found() = Some(Found { cameras, at: Instant::now() });
     }
 
-    fn found(&self) -> std::sync::MutexGuard<'_, Option<Found>> {
+    fn found(&self) -> lockon_core::locks::MutexGuard<'_, Option<Found>> {
         lock(&self.cameras)
     }
 

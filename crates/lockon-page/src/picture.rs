@@ -17,7 +17,7 @@ const QUALITY: u8 = 80;
 const COLOUR_BITS: u32 = 7;
 
 /// Makes pictures.
-pub(super) struct Painter {
+pub(super) struct PicturePainter {
     encoder: Encoder,
     room: Room,
 }
@@ -35,7 +35,7 @@ struct Room {
     added: Vec<i16>,
 }
 
-impl Painter {
+impl PicturePainter {
     /// # Errors
     /// As [`Encoder::new`].
     pub(super) fn new() -> Result<Self> {
@@ -157,9 +157,9 @@ mod tests {
     use lockon_core::frame::{Circumstances, FrameMeta, Picture, PixelFormat, VideoFormat};
     use lockon_gst::launch;
 
-    fn painter() -> Painter {
+    fn painter() -> PicturePainter {
         launch::init().unwrap();
-        Painter::new().unwrap()
+        PicturePainter::new().unwrap()
     }
 
     struct Planes(Vec<Plane>);

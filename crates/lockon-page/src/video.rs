@@ -3,14 +3,14 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use tokio::sync::watch;
 
 use lockon_core::frame::{Frame, Picture, VideoFormat};
-use lockon_core::locks::lock;
+use lockon_core::locks::{MutexGuard, Ranked, lock};
 use lockon_core::ports::Delivery;
 use lockon_core::results::{Event, FrameRecord, RunRecord, SearchRecord, Summary};
 use lockon_core::text;
@@ -50,12 +50,12 @@ const REPORTS: Duration = Duration::from_millis(100);
 pub(super) struct Video {
     pub(super) id: usize,
     pub(super) shown: Shown,
-    state: Mutex<State>,
+    state: Ranked<State, 40>,
     /// Counts up with each frame.
     frames: watch::Sender<u64>,
     /// Counts up whenever something else has changed.
     changes: watch::Sender<u64>,
-    viewers: Mutex<Viewers>,
+    viewers: Ranked<Viewers, 20>,
     /// True while the run pauses at its first frame until a box is drawn.
     waits: AtomicBool,
     /// How many feeds show the thresholded picture.
@@ -182,7 +182,7 @@ impl Video {
             folder,
             waits: AtomicBool::new(shown.waits),
             masks: AtomicUsize::new(0),
-            state: Mutex::new(State {
+            state: Ranked::new(State {
                 search: shown.search.clone(),
                 recent_events: RecentEvents::new(shown.zones.clone()),
                 ..State::default()
@@ -190,14 +190,14 @@ impl Video {
             shown,
             frames: watch::Sender::new(0),
             changes: watch::Sender::new(0),
-            viewers: Mutex::new(Viewers { all: 0, draw: 0, reserved: Reservation::none_of(memory) }),
+            viewers: Ranked::new(Viewers { all: 0, draw: 0, reserved: Reservation::none_of(memory) }),
             feeds: Mutex::default(),
             template_bytes: AtomicUsize::new(0),
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
 
     /// The feeds that browsers show.
@@ -514,7 +514,7 @@ impl Video {
     }
 
     fn viewers(&self) -> MutexGuard<'_, Viewers> {
-        lock(&self.viewers)
+        self.viewers.lock()
     }
 
     /// Keeps as many frames as needed now.

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,12 @@ use crate::backend::{Backend, Options, Standing, cpu, cuda};
 use crate::hardware::may_have_gpu;
 use lockon_core::config::{BackendChoice, Gpus, Kernels, OnDeviceLoss};
 use lockon_core::error::{DeviceFault, Error, Result};
-use lockon_core::locks::lock;
+use lockon_core::locks::{MutexGuard, Ranked, lock};
 use lockon_core::message::{Message, ON_CPU, PYRAMID, Setting};
 use lockon_core::surface::Traffic;
 
 /// The load and failures of the GPUs that this process knows.
-static LOAD: Mutex<Load> = Mutex::new(Load { runs: BTreeMap::new(), failed: BTreeMap::new() });
+static LOAD: Ranked<Load, 205> = Ranked::new(Load { runs: BTreeMap::new(), failed: BTreeMap::new() });
 
 /// The load and failures of GPUs, by their numbers.
 struct Load {
@@ -34,7 +34,7 @@ const AVOIDED: Duration = Duration::from_mins(1);
 impl Load {
     fn get() -> MutexGuard<'static, Self> {
         // It is consistent at every moment.
-        lock(&LOAD)
+        LOAD.lock()
     }
 }
 

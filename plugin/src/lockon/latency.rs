@@ -4,8 +4,8 @@
 //! such as a sink that waits for the clock, does not count, nor does the time to open a device for frames of
 //! another size, which is needed only once.
 
-use lockon_core::locks::lock;
-use std::sync::{Mutex, MutexGuard};
+use lockon_core::locks::{MutexGuard, lock};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// The latency is reported in steps of this if neither caps nor buffers have a duration.

@@ -8,12 +8,12 @@
 //! Both ends wait on one lock. No thread pushes while it holds the lock.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use lockon_core::frame::{Picture, VideoFormat};
-use lockon_core::locks::lock;
+use lockon_core::locks::{MutexGuard, Ranked};
 use lockon_core::results::FrameRecord;
 
 /// Frames that wait for the engine: one keeps it busy, the other the decoder.
@@ -118,7 +118,7 @@ struct LineState {
 }
 
 pub(super) struct Line {
-    state: Mutex<LineState>,
+    state: Ranked<LineState, 66>,
     changed: Condvar,
 }
 
@@ -135,18 +135,18 @@ impl Default for Line {
             frames: 0,
             ended_at: None,
         };
-        Self { state: Mutex::new(state), changed: Condvar::new() }
+        Self { state: Ranked::new(state), changed: Condvar::new() }
     }
 }
 
 impl Line {
     fn lock(&self) -> MutexGuard<'_, LineState> {
         // Nothing panics while it holds the lock, and a line that was left half-way is emptied by `open`.
-        lock(&self.state)
+        self.state.lock()
     }
 
     fn wait<'a>(&'a self, state: MutexGuard<'a, LineState>) -> MutexGuard<'a, LineState> {
-        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+        state.wait(&self.changed)
     }
 
     /// Empties it and lets frames in, counted from 0.
@@ -283,7 +283,7 @@ impl Line {
             if wait.is_zero() {
                 return Step::Pending;
             }
-            state = self.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
+            state = state.wait_timeout(&self.changed, wait);
         }
     }
 

@@ -1,10 +1,9 @@
 //! Results in GStreamer's forms: a message's structure, and metadata of a buffer.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 
 use lockon_core::frame::{Rect, Size, iou};
-use lockon_core::locks::lock;
+use lockon_core::locks::Ranked;
 use lockon_core::results::{Detection, FrameRecord, Match, Track, TrackState};
 use lockon_gst::detections::OWN_FIELD;
 
@@ -18,7 +17,7 @@ const IDS: u32 = 1 << 20;
 const IDS_OF_TRACKS: u32 = IDS / 2;
 
 /// Numbers of the elements of the process that have ids.
-static ELEMENTS: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+static ELEMENTS: Ranked<BTreeSet<u32>, 205> = Ranked::new(BTreeSet::new());
 
 /// An element's ids for regions of interest. No other element of the process uses the same ids, since a frame
 /// can pass several elements. The ids of the first element are the tracks' own.
@@ -27,7 +26,7 @@ pub(super) struct Ids(u32);
 
 impl Ids {
     pub(super) fn new() -> Self {
-        let mut elements = lock(&ELEMENTS);
+        let mut elements = ELEMENTS.lock();
         let index = (0..=u32::MAX).find(|index| !elements.contains(index)).unwrap_or_default();
         elements.insert(index);
         Self(index)
@@ -49,7 +48,7 @@ impl Ids {
 
 impl Drop for Ids {
     fn drop(&mut self) {
-        lock(&ELEMENTS).remove(&self.0);
+        ELEMENTS.lock().remove(&self.0);
     }
 }
 

@@ -1,13 +1,13 @@
 //! The threads that follow targets, and the buffers that each needs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use rayon::prelude::*;
 
 use super::eye::Eyes;
 use super::sample::Window;
-use crate::locks::lock;
+use crate::locks::{MutexGuard, lock};
 use crate::workers;
 
 /// The memory that one thread needs to follow a target.

@@ -7,7 +7,7 @@
 
 use std::ffi::c_int;
 use std::ops::Deref;
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, Weak};
+use std::sync::{Arc, LazyLock, OnceLock, Weak};
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::result::{self, DriverError};
@@ -15,7 +15,7 @@ use cudarc::driver::sys::{self, CUresult};
 
 use lockon_core::backend::Device;
 use lockon_core::error::{CudaVersion, DeviceFault, Result};
-use lockon_core::locks::lock;
+use lockon_core::locks::Ranked;
 
 use super::Attribute;
 use super::error::{failed, failed_to_open, fault, is_fatal};
@@ -144,7 +144,7 @@ pub struct OpenDevice {
     info: DeviceInfo,
     max_shared_bytes: OnceLock<usize>,
     /// The modules that [`Gpu::share`] has loaded, by their PTX.
-    pub(super) shared: Mutex<LoadedModules>,
+    pub(super) shared: Ranked<LoadedModules, 130>,
     /// The first error of a resource that was dropped.
     dropped: OnceLock<DriverError>,
 }
@@ -158,13 +158,13 @@ impl Deref for Gpu {
 }
 
 /// The devices that are open, by their numbers.
-static OPEN: Mutex<Vec<(usize, Weak<OpenDevice>)>> = Mutex::new(Vec::new());
+static OPEN: Ranked<Vec<(usize, Weak<OpenDevice>)>, 110> = Ranked::new(Vec::new());
 
 impl Gpu {
     /// Opens the device of that number. While a device is open, all callers share it: kernels are loaded
     /// once.
     pub fn open(number: usize) -> Result<Self> {
-        let mut open = lock(&OPEN);
+        let mut open = OPEN.lock();
         let same = open.iter().find(|(other, _)| *other == number).and_then(|(_, context)| context.upgrade());
         if let Some(gpu) = same.map(Self) {
             let reason = || "another run of this process lost it".into();
@@ -175,7 +175,7 @@ impl Gpu {
             info: device(number)?,
             context: CudaContext::new(number).map_err(failed_to_open("opening the device"))?,
             max_shared_bytes: OnceLock::new(),
-            shared: Mutex::default(),
+            shared: Ranked::default(),
             dropped: OnceLock::new(),
         });
         open.push((number, Arc::downgrade(&context)));

@@ -7,11 +7,12 @@
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::RwLockReadGuard;
 
 use cudarc::driver::{result, sys};
 
 use lockon_core::error::Result;
+use lockon_core::locks::{Guard, RankedRw};
 
 use super::device::Gpu;
 use super::error::failed;
@@ -19,7 +20,7 @@ use super::stream::Stream;
 
 /// Written by who captures a stream, read by who allocates or frees: the driver refuses to free while any
 /// stream of the context is capturing, and what it has to wait for spoils the capture.
-static CAPTURES: RwLock<()> = RwLock::new(());
+static CAPTURES: RankedRw<(), 120> = RankedRw::new(());
 
 /// The driver's error for a capture that another call has ended.
 const SPOILT: sys::CUresult = sys::CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -36,12 +37,12 @@ thread_local! {
 ///
 /// The first of a thread has the lock, and those made after it rely on that: they are dropped before it, as
 /// locals are. None is to be kept in a value that lives longer than its block.
-pub struct Held<Guard> {
-    guard: Option<Guard>,
+pub struct Held<G> {
+    guard: Option<G>,
 }
 
-impl<Guard> Held<Guard> {
-    fn new(lock: impl FnOnce() -> Guard) -> Self {
+impl<G> Held<G> {
+    fn new(lock: impl FnOnce() -> G) -> Self {
         // Locked first: if that panics, nothing is held.
         let guard = (HELD.get() == 0).then(lock);
         HELD.set(HELD.get() + 1);
@@ -49,7 +50,7 @@ impl<Guard> Held<Guard> {
     }
 }
 
-impl<Guard> Drop for Held<Guard> {
+impl<G> Drop for Held<G> {
     fn drop(&mut self) {
         HELD.set(HELD.get() - 1);
         debug_assert_eq!(self.guard.is_some(), HELD.get() == 0, "the first is dropped last");
@@ -57,8 +58,8 @@ impl<Guard> Drop for Held<Guard> {
 }
 
 /// No other thread captures a stream while this is held.
-pub fn hold_captures_up() -> Held<RwLockReadGuard<'static, ()>> {
-    Held::new(|| CAPTURES.read().unwrap_or_else(PoisonError::into_inner))
+pub fn hold_captures_up() -> Held<Guard<RwLockReadGuard<'static, ()>>> {
+    Held::new(|| CAPTURES.read())
 }
 
 /// Returns the results of `work` and of `end`, which runs after it even if it panics. Then the panic
@@ -110,7 +111,7 @@ impl Stream {
     pub fn capture(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Graph> {
         self.gpu.bind()?;
         assert_eq!(HELD.get(), 0, "a capture within a capture or an allocation");
-        let _alone = Held::new(|| CAPTURES.write().unwrap_or_else(PoisonError::into_inner));
+        let _alone = Held::new(|| CAPTURES.write());
         let mut tries = 0;
         let captured = loop {
             let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -207,7 +208,7 @@ mod tests {
     #[test]
     fn captures_are_held_up_until_the_first_who_asked_for_it_has_done() {
         let others_can_capture =
-            || std::thread::spawn(|| CAPTURES.try_write().is_ok()).join().expect("it only tries");
+            || std::thread::spawn(|| CAPTURES.try_write().is_some()).join().expect("it only tries");
         let first = hold_captures_up();
         {
             let _second = hold_captures_up();

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use cudarc::driver::{CudaContext, result, sys};
 
 use lockon_core::error::Result;
-use lockon_core::locks::lock;
 
 use super::device::Gpu;
 use super::error::failed;
@@ -63,7 +62,7 @@ impl Gpu {
     pub(crate) fn share(&self, ptx: &'static str) -> Result<Module> {
         // Before the other lock: captures take both in this order.
         let _captures_wait = hold_captures_up();
-        let mut shared = lock(&self.shared);
+        let mut shared = self.shared.lock();
         let module = if let Some(module) = shared.get(ptx) {
             module.clone()
         } else {

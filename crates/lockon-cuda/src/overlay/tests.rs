@@ -264,7 +264,7 @@ fn download(stream: &Stream, planes: &[(DeviceBuffer<u8>, usize)], picture: &mut
 fn pictures_painted_on_the_device_are_the_hosts() {
     let Some(gpu) = testing::gpu() else { return };
     let stream = gpu.stream(Priority::Normal).unwrap();
-    let mut painter = Painter::new(&gpu).unwrap();
+    let mut painter = DevicePainter::new(&gpu).unwrap();
     each_case(&mut |case, drawing, mut picture| {
         let mut planes = upload(&gpu, &stream, &picture);
         let mut expected = picture.clone();
@@ -279,7 +279,7 @@ fn pictures_painted_on_the_device_are_the_hosts() {
 fn a_painter_takes_list_after_list_in_several_streams_without_waiting() {
     let Some(gpu) = testing::gpu() else { return };
     let streams: [Stream; 3] = std::array::from_fn(|_| gpu.stream(Priority::Normal).unwrap());
-    let mut painter = Painter::new(&gpu).unwrap();
+    let mut painter = DevicePainter::new(&gpu).unwrap();
     let (size, format, mut random) = (Size::new(643, 365), PixelFormat::ALL[1], Random(7));
     let mut trails = Trails::default();
     let drawings: Vec<_> = records(size, 40, &mut random)

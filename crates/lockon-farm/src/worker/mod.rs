@@ -9,7 +9,7 @@ mod telling;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::Message;
@@ -27,7 +27,7 @@ use attempt::Attempt;
 use claim::Claim;
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
-use lockon_core::locks::lock;
+use lockon_core::locks::{MutexGuard, lock};
 use lockon_core::metrics::Registry;
 use lockon_core::results::Summary;
 use lockon_core::text;

@@ -28,7 +28,7 @@ pub(super) fn sort(message: &gst::Message, heard: &Heard, sender: &Sender<News>)
         }
         gst::MessageView::Error(error) => {
             // A missing plugin was announced by a message of its own; the error itself does not say which.
-            let named = heard.missing.lock().ok().and_then(|mut missing| missing.take());
+            let named = heard.missing.lock().take();
             News::Failed(named.unwrap_or_else(|| bus_error(error)))
         }
         gst::MessageView::Warning(warning) => {
@@ -56,15 +56,11 @@ pub(super) fn sort(message: &gst::Message, heard: &Heard, sender: &Sender<News>)
             News::InTrouble(Error::Resource { element, message: text, debug })
         }
         gst::MessageView::Element(element) => {
-            if let (Some(error), Ok(mut missing)) =
-                (element.structure().and_then(missing_plugin), heard.missing.lock())
-            {
-                missing.get_or_insert(error);
+            if let Some(error) = element.structure().and_then(missing_plugin) {
+                heard.missing.lock().get_or_insert(error);
             }
-            if let (Some(redirection), Ok(mut last)) =
-                (element.structure().and_then(redirection), heard.redirection.lock())
-            {
-                last.replace(redirection);
+            if let Some(redirection) = element.structure().and_then(redirection) {
+                heard.redirection.lock().replace(redirection);
             }
             return;
         }

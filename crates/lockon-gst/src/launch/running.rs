@@ -1,7 +1,7 @@
 //! A pipeline while it runs: its states, and its messages for the owner.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
@@ -13,6 +13,7 @@ use super::reserve;
 use crate::damage::Errors;
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result, catch_panic};
+use lockon_core::locks::Ranked;
 
 /// A pipeline from its first change of state to NULL: dropping this stops it, on every path.
 ///
@@ -29,7 +30,7 @@ pub struct Running {
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     /// The plugin that is missing.
-    pub(super) missing: Mutex<Option<Error>>,
+    pub(super) missing: Ranked<Option<Error>, 205>,
     /// The run to stop when the pipeline's window is closed.
     pub(super) control: OnceLock<Control>,
     pub(super) is_closed: AtomicBool,
@@ -40,7 +41,7 @@ pub(super) struct Heard {
     /// Frames came too late to be shown. Outputs report that each second.
     pub(super) is_late: AtomicBool,
     /// The last redirection that an HTTP source did not follow.
-    pub(super) redirection: Mutex<Option<Redirection>>,
+    pub(super) redirection: Ranked<Option<Redirection>, 205>,
 }
 
 /// A redirection by an HTTP server.
@@ -122,7 +123,7 @@ impl Running {
 
     /// The last redirection that an HTTP source was not allowed to follow, which then fails.
     pub fn redirection(&self) -> Option<Redirection> {
-        self.heard.redirection.lock().ok()?.clone()
+        self.heard.redirection.lock().clone()
     }
 
     /// The pipeline's messages, in order, for a `select!`. Pass each to [`Running::attend`].

@@ -15,7 +15,7 @@ use super::painter::{Painter, Shows};
 use super::progress::{Patience, PipelineProgress};
 use super::screen::{NO_WINDOW, REMEDY};
 use super::timeline::Timeline;
-use super::worker::{DrawJob, Worker};
+use super::worker::{DrawJob, SinkWorker};
 use super::{Destination, LOG, Shown, VideoSink, fault};
 use crate::launch::{self, Milestone, News};
 use crate::sound::{self, Gate};
@@ -153,7 +153,7 @@ impl Playing {
         }
         let (jobs, waiting) = crossbeam_channel::bounded(WAITING);
         let late = sink.is_live.then(|| waiting.clone());
-        let worker = Worker {
+        let worker = SinkWorker {
             jobs: waiting,
             appsrc,
             painter,

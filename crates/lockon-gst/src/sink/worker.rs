@@ -31,7 +31,7 @@ pub(super) struct DrawJob {
 }
 
 /// The thread that draws and pushes.
-pub(super) struct Worker {
+pub(super) struct SinkWorker {
     pub(super) jobs: Receiver<DrawJob>,
     pub(super) appsrc: gst_app::AppSrc,
     pub(super) painter: Painter,
@@ -56,7 +56,7 @@ pub(super) struct Last {
     dragged: Option<Rect>,
 }
 
-impl Worker {
+impl SinkWorker {
     /// Ends when no more frames come, or as soon as the pipeline accepts none: its bus has the reason.
     pub(super) fn run(mut self) {
         while let Some(job) = self.next() {

@@ -4,12 +4,12 @@
 //! Pictures are at their stream time: the demuxer's position in the video, as in results. A demuxer may begin
 //! its running time with the first packet of a stream instead, so packets get their stream time here too.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex};
 
 use gst::prelude::*;
 
 use super::POLL;
-use lockon_core::locks::lock;
+use lockon_core::locks::{MutexGuard, lock};
 
 /// Sound that is later than this is reported: a frame or two.
 const NOTICED: u64 = 50_000_000;
@@ -148,8 +148,7 @@ impl Gate {
                 pad.push_event(gst::event::Eos::new());
                 return gst::PadProbeReturn::Drop;
             }
-            let waited = self.changed.wait_timeout(state, POLL);
-            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = state.wait_timeout(&self.changed, POLL);
         }
     }
 

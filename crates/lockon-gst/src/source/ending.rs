@@ -135,7 +135,7 @@ impl Ending {
         }
     }
 
-    fn last_frame(&self) -> std::sync::MutexGuard<'_, LastFrame> {
+    fn last_frame(&self) -> lockon_core::locks::MutexGuard<'_, LastFrame> {
         lock(&self.last_frame)
     }
 }

@@ -1,8 +1,8 @@
 //! The appsink's end: from GStreamer's streaming thread into a bounded channel.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError};
@@ -13,7 +13,7 @@ use super::multipart::Multipart;
 use super::reconnect::ResumePoint;
 use crate::cuda::Surfaces;
 use crate::launch;
-use lockon_core::locks::lock;
+use lockon_core::locks::Ranked;
 
 /// Samples that wait in the channel of a file. Two keep the decoder busy while the engine uses one; pools are
 /// small.
@@ -51,7 +51,7 @@ pub(super) struct Counts {
 /// The appsink's callbacks hold it, and it has no reference to the pipeline, so there is no cycle.
 #[derive(Default)]
 pub(super) struct Feed {
-    outlet: Mutex<Outlet>,
+    outlet: Ranked<Outlet, 107>,
     pub(super) counts: Arc<Counts>,
     ending: Arc<Ending>,
     multipart: Arc<Multipart>,
@@ -128,7 +128,7 @@ impl Feed {
         self.is_real_time.store(is_real_time, Ordering::Relaxed);
         let (sender, receiver) =
             crossbeam_channel::bounded(if is_live { LIVE_WAITING } else { LOSSLESS_WAITING });
-        let mut outlet = lock(&self.outlet);
+        let mut outlet = self.outlet.lock();
         match *outlet {
             Outlet::Ended => {}
             _ if is_live => *outlet = Outlet::Live(sender, receiver.clone()),
@@ -140,7 +140,7 @@ impl Feed {
     /// Passes on one sample; on the streaming thread.
     pub(super) fn push(&self, arrival: NumberedSample) -> Result<gst::FlowSuccess, gst::FlowError> {
         // Cloned, so that the lock is not held while the channel is full.
-        let outlet = lock(&self.outlet).clone();
+        let outlet = self.outlet.lock().clone();
         match outlet {
             Outlet::Lossless(sender) => {
                 // The receiver is gone: the pipeline will be stopped.
@@ -162,7 +162,7 @@ impl Feed {
 
     /// Notes that no more samples come; on the streaming thread.
     pub(super) fn end(&self) {
-        *lock(&self.outlet) = Outlet::Ended;
+        *self.outlet.lock() = Outlet::Ended;
     }
 }
 

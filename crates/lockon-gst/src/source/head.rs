@@ -15,7 +15,7 @@ use gst::prelude::*;
 use super::orientation::Orientation;
 use super::{Input, LOG, SourceSpec};
 use crate::launch;
-use lockon_core::locks::lock;
+use lockon_core::locks::{Ranked, lock};
 
 /// Maximum access units that are searched for a display orientation. It comes with the first key frame.
 const LOOKED_AT: u32 = 32;
@@ -37,7 +37,7 @@ const DISPLAY_ORIENTATION: usize = 47;
 /// Facts from the first access units of a pipeline's video.
 #[derive(Debug, Default)]
 pub(super) struct Head {
-    orientation: Mutex<Option<Orientation>>,
+    orientation: Ranked<Option<Orientation>, 205>,
     /// Pictures that a parser drops, as they come before the parameter sets.
     dropped: AtomicU32,
 }
@@ -63,7 +63,7 @@ impl Head {
 
     /// Returns the orientation that the video declares.
     pub(super) fn orientation(&self) -> Option<Orientation> {
-        *lock(&self.orientation)
+        *self.orientation.lock()
     }
 
     /// Inspects a raw stream before its parser, which silently drops messages and pictures before the
@@ -98,7 +98,7 @@ impl Head {
     /// Keeps the first orientation.
     fn keep(&self, said: Said) {
         if let Some(orientation) = said.orientation {
-            lock(&self.orientation).get_or_insert(orientation);
+            self.orientation.lock().get_or_insert(orientation);
         }
     }
 

@@ -30,7 +30,7 @@ mod list;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ use crate::setup;
 use lockon_core::config::BackendChoice;
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result, catch_panic};
-use lockon_core::locks::lock;
+use lockon_core::locks::{MutexGuard, lock};
 use lockon_core::results::Summary;
 use lockon_core::threads;
 use lockon_gst::launch;

@@ -8,7 +8,7 @@
 //! reports to the pipeline how long live frames stay.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
 use gst::glib;
 use gst::prelude::*;
@@ -19,7 +19,7 @@ use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
 use lockon_core::files;
 use lockon_core::frame::PixelFormat;
-use lockon_core::locks::lock;
+use lockon_core::locks::{MutexGuard, Ranked, lock};
 use lockon_core::message::Dialect;
 use lockon_core::output;
 use lockon_core::overlay::{Drawing, Trails};
@@ -52,18 +52,18 @@ pub struct Lockon {
     settings: Mutex<Settings>,
     pub(super) line: Line,
     /// The work on frames and its device: present from READY to PAUSED until back.
-    work: Mutex<Work>,
+    work: Ranked<Work, 60>,
     /// Held while a change of the search is made, so that each change builds on the one before.
-    asking: Mutex<()>,
+    asking: Ranked<(), 50>,
     device: Mutex<Option<Device>>,
     /// The device on which upstream may leave frames; known from READY on.
-    surfaces: Mutex<Option<Surfaces>>,
+    surfaces: Ranked<Option<Surfaces>, 68>,
     seat: Mutex<Option<Seated>>,
     traffic: Traffic,
     /// The caps and segment that the sink pad received last.
     input: Mutex<InputStream>,
     /// Controls the current run, from one activation of the source pad to the next.
-    control: Mutex<Control>,
+    control: Ranked<Control, 60>,
     /// Lets a window downstream steer the run.
     steering: Mutex<Option<Arc<Steering>>>,
     pub(super) dropped: AtomicU64,
@@ -76,9 +76,9 @@ pub struct Lockon {
     pub(super) excluded: ExcludedTime,
     /// Frames due before this running time are late already, in nanoseconds; 0 if none are.
     earliest: AtomicU64,
-    outlet: Mutex<outlet::Outlet>,
+    outlet: Mutex<outlet::NegotiatedLayers>,
     /// The paths of tracks, and the list of drawn shapes, which is filled again for each frame.
-    drawing: Mutex<(Trails, Drawing)>,
+    drawing: Ranked<(Trails, Drawing), 65>,
     /// The ids of regions that are put on frames: present from READY to PAUSED until back.
     ids: Mutex<Option<marks::Ids>>,
     /// Checks whether the application reads the messages.
@@ -145,14 +145,14 @@ impl ObjectSubclass for Lockon {
             srcpad,
             settings: Mutex::default(),
             line: Line::default(),
-            work: Mutex::default(),
-            asking: Mutex::default(),
+            work: Ranked::default(),
+            asking: Ranked::default(),
             device: Mutex::default(),
-            surfaces: Mutex::default(),
+            surfaces: Ranked::default(),
             seat: Mutex::default(),
             traffic: Traffic::default(),
             input: Mutex::default(),
-            control: Mutex::default(),
+            control: Ranked::default(),
             steering: Mutex::default(),
             dropped: AtomicU64::new(0),
             pushed: AtomicU64::new(0),
@@ -162,7 +162,7 @@ impl ObjectSubclass for Lockon {
             excluded: ExcludedTime::default(),
             earliest: AtomicU64::new(0),
             outlet: Mutex::default(),
-            drawing: Mutex::default(),
+            drawing: Ranked::default(),
             ids: Mutex::default(),
             audience: Mutex::default(),
             #[cfg(feature = "v1_24")]
@@ -207,7 +207,7 @@ impl ObjectImpl for Lockon {
             self.obj().notify(same);
         }
         if begins_to_navigate {
-            lock(&self.control).keep_frames(window::KEPT);
+            self.control.lock().keep_frames(window::KEPT);
         }
     }
 
@@ -293,14 +293,14 @@ impl ElementImpl for Lockon {
             gst::StateChange::PausedToPlaying => self.is_playing.store(true, Ordering::Relaxed),
             // Pads are inactive by now, so no thread works with these any more.
             gst::StateChange::PausedToReady => {
-                *lock(&self.work) = Work::default();
+                *self.work.lock() = Work::default();
                 *lock(&self.device) = None;
                 *lock(&self.ids) = None;
                 *lock(&self.input) = InputStream::default();
-                *lock(&self.outlet) = outlet::Outlet::default();
+                *lock(&self.outlet) = outlet::NegotiatedLayers::default();
             }
             gst::StateChange::ReadyToNull => {
-                *lock(&self.surfaces) = None;
+                *self.surfaces.lock() = None;
                 *lock(&self.seat) = None;
             }
             _ => {}
@@ -334,13 +334,13 @@ impl Lockon {
         } else {
             Surfaces::default()
         };
-        *lock(&self.surfaces) = Some(surfaces);
+        *self.surfaces.lock() = Some(surfaces);
         Ok(())
     }
 
     /// The device on which frames may be.
     pub(super) fn surfaces(&self) -> Surfaces {
-        lock(&self.surfaces).clone().unwrap_or_default()
+        self.surfaces.lock().clone().unwrap_or_default()
     }
 
     /// READY to PAUSED: reads templates, and checks that results files can be written.
@@ -371,7 +371,7 @@ impl Lockon {
                 ("nothing to do yet: set template, track or threshold, or emit `follow`; until then frames pass untouched")
             );
         }
-        *lock(&self.work) = Work::new(setup, settings);
+        *self.work.lock() = Work::new(setup, settings);
         *lock(&self.device) = Some(device);
         *lock(&self.ids) = Some(marks::Ids::new());
         *lock(&self.audience) = Audience::default();
@@ -423,7 +423,7 @@ impl Lockon {
     }
 
     fn ask_of_settings(&self, wanted: impl FnOnce(&Settings, &Settings) -> Settings) -> Result<()> {
-        let _one = lock(&self.asking);
+        let _one = self.asking.lock();
         let asked = self.work().asked().clone();
         let after = wanted(&asked, &lock(&self.settings));
         let properties = after.changed_since(&asked);
@@ -447,7 +447,7 @@ impl Lockon {
             let reason = "the element is in READY or NULL: set `template`, or wait for PAUSED".into();
             return Err(Error::Order { order: change.to_string(), reason });
         }
-        let one = lock(&self.asking);
+        let one = self.asking.lock();
         let mut after = self.work().asked().clone();
         let is_listed = after.forget_template(name);
         let properties = if is_listed { vec!["template"] } else { Vec::new() };
@@ -464,7 +464,7 @@ impl Lockon {
 
     /// Requests a change of the search to the properties' values in `settings`.
     fn ask(&self, change: Change, properties: Vec<&'static str>, settings: Settings) -> Result<()> {
-        let control = lock(&self.control).clone();
+        let control = self.control.lock().clone();
         self.work().ask(&control, change, properties, settings)
     }
 
@@ -518,8 +518,13 @@ impl Lockon {
         );
     }
 
+    /// What lets a window downstream steer the run. A copy, since it has locks of its own.
+    fn steering(&self) -> Option<Arc<Steering>> {
+        lock(&self.steering).clone()
+    }
+
     pub(super) fn work(&self) -> MutexGuard<'_, Work> {
-        lock(&self.work)
+        self.work.lock()
     }
 
     pub(super) fn is_playing(&self) -> bool {
@@ -537,7 +542,7 @@ impl Lockon {
         let is_answered =
             self.answer_with_layers(pad, query) || gst::Pad::query_default(pad, Some(&*self.obj()), query);
         if let gst::QueryViewMut::Caps(query) = query.view_mut()
-            && lock(&self.surfaces).as_ref().is_some_and(|surfaces| !surfaces.are_usable())
+            && self.surfaces.lock().as_ref().is_some_and(|surfaces| !surfaces.are_usable())
             && let Some(caps) = query.result_owned()
         {
             query.set_result(&cuda::without_device_memory(&caps));

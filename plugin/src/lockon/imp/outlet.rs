@@ -12,7 +12,7 @@ pub(super) const FEATURE: &str = "meta:GstVideoOverlayComposition";
 
 /// The last announcement to downstream.
 #[derive(Default)]
-pub(super) struct Outlet {
+pub(super) struct NegotiatedLayers {
     /// Whether pictures over frames were wanted then; `None` before the first announcement.
     is_wanted: Option<bool>,
     /// True if downstream lays the pictures over their frames.
@@ -37,7 +37,7 @@ impl Lockon {
                 "downstream lays nothing over frames: what is found is drawn into them"
             );
         }
-        *lock(&self.outlet) = Outlet { is_wanted: Some(is_wanted), has_layers };
+        *lock(&self.outlet) = NegotiatedLayers { is_wanted: Some(is_wanted), has_layers };
     }
 
     /// Announces caps whose frames carry pictures. True if downstream accepted them and lays the pictures

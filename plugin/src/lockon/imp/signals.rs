@@ -15,7 +15,7 @@ use lockon_core::template::Template;
 use lockon_gst::sample;
 
 use super::super::{CAT, Lockon as Element};
-use super::{Lockon, lock};
+use super::Lockon;
 
 /// Returns the action signals. Signals about tracks have an element and whole numbers as arguments, signals
 /// about templates an element, a name and perhaps a sample.
@@ -101,7 +101,7 @@ fn ask(args: &[glib::Value], order: impl FnOnce(&Control, &[u32]) -> Result<Repl
     let number = |value: &glib::Value| value.get::<u32>().expect("GObject has checked the type");
     let numbers: Vec<u32> = args[1..].iter().map(number).collect();
     let this = element.imp();
-    let control = lock(&this.control).clone();
+    let control = this.control.lock().clone();
     match order(&control, &numbers) {
         Ok(reply) => Some(reply),
         Err(error) => {

@@ -32,7 +32,7 @@ impl Lockon {
                 control.keep_frames(window::KEPT);
             }
             *lock(&self.steering) = Some(Arc::new(Steering::new(control.clone())));
-            *lock(&self.control) = control;
+            *self.control.lock() = control;
             self.line.open();
             let element = self.obj().downgrade();
             pad.start_task(move || {
@@ -48,7 +48,7 @@ impl Lockon {
             })
             .map_err(|error| gst::loggable_error!(CAT, "no thread can be started: {error}"))
         } else {
-            lock(&self.control).stop();
+            self.control.lock().stop();
             self.line.close();
             pad.stop_task()
                 .map_err(|error| gst::loggable_error!(CAT, "the thread cannot be stopped: {error}"))
@@ -69,7 +69,7 @@ impl Lockon {
                 let input = self.input_name();
                 #[cfg(feature = "v1_24")]
                 lock(&self.seen).clear();
-                let control = lock(&self.control).clone();
+                let control = self.control.lock().clone();
                 let outcome = self.logging(|| run::run(&self.obj(), &device, &input, &control));
                 if let Err(error) = outcome
                     && !control.is_stopped()
@@ -159,7 +159,7 @@ impl Lockon {
         if is_told {
             self.tell_of_results(record, &times);
         }
-        if let Some(steering) = &*lock(&self.steering) {
+        if let Some(steering) = self.steering() {
             steering.show(record, layout.format.size);
         }
         // Returns it to the backend before the wait for downstream.
@@ -196,7 +196,7 @@ impl Lockon {
         buffer: &mut gst::BufferRef,
     ) -> std::result::Result<(), glib::BoolError> {
         let Layout { info, format, .. } = layout;
-        let (trails, drawing) = &mut *lock(&self.drawing);
+        let (trails, drawing) = &mut *self.drawing.lock();
         drawing.results(record, trails, format.size);
         if has_layers || source::is_gathered(info) {
             let composition = composition::of(view, mask.as_deref(), drawing)?;
@@ -247,7 +247,7 @@ impl Lockon {
         }
         if let gst::EventView::Navigation(navigation) = event.view()
             && lock(&self.settings).navigates
-            && let (Some(steering), Some(what)) = (lock(&self.steering).clone(), navigation.structure())
+            && let (Some(steering), Some(what)) = (self.steering(), navigation.structure())
         {
             self.logging(|| steering.hear_mouse(what));
         }

@@ -19,7 +19,7 @@ use rayon::prelude::*;
 
 use super::correlate::Plans;
 use super::plan::{Plan, Tile, Workload};
-use super::search::{PreparedSearch, Wanted, Worker};
+use super::search::{PreparedSearch, SearchWorker, Wanted};
 use super::simd::Level;
 use super::workload;
 use crate::backend::peaks::{Candidate, Selector};
@@ -58,7 +58,7 @@ impl Default for Planner {
 /// Finds the matches of one bank in regions of one size. See the module's documentation for how.
 pub struct Matcher {
     search: PreparedSearch,
-    workers: Vec<Worker>,
+    workers: Vec<SearchWorker>,
     /// The members whose transforms fit into memory together, one batch after the other.
     batches: Vec<Range<usize>>,
     /// Bytes that are left for exact transforms.
@@ -143,7 +143,7 @@ impl Matcher {
         let all = (rest - peaks).max(largest);
         let room = if members > all { all.min(BATCH * largest) } else { all };
         let (batches, exact_room) = batches(search.member_bytes(), room);
-        let workers = (0..threads).map(|_| Worker::new(&search)).collect::<Result<_>>()?;
+        let workers = (0..threads).map(|_| SearchWorker::new(&search)).collect::<Result<_>>()?;
         let wanted = search.wanted();
         let taken = threads * worker + members.min(room);
         let work = Workload { threads, ..work };
@@ -267,12 +267,12 @@ impl Matcher {
 
 /// Does all pieces of work, each by the next worker that is free. The first failure ends it.
 fn share(
-    workers: &mut [Worker],
+    workers: &mut [SearchWorker],
     pieces: Range<usize>,
-    work: impl Fn(&mut Worker, usize) -> Result<()> + Sync,
+    work: impl Fn(&mut SearchWorker, usize) -> Result<()> + Sync,
 ) -> Result<()> {
     let next = AtomicUsize::new(pieces.start);
-    let work = |worker: &mut Worker| {
+    let work = |worker: &mut SearchWorker| {
         loop {
             let piece = next.fetch_add(1, Ordering::Relaxed);
             if piece >= pieces.end {
@@ -694,7 +694,7 @@ mod tests {
             let found = run(&mut matcher, frame.as_ref(), Rect::whole(size), &limits);
             assert_eq!(found, reference::ncc::matches(frame.as_ref(), &bank, Rect::whole(size), &limits));
             assert_eq!(found.len(), 1);
-            assert!(!matcher.workers.iter().any(Worker::has_made_a_map), "{limits:?}");
+            assert!(!matcher.workers.iter().any(SearchWorker::has_made_a_map), "{limits:?}");
         }
     }
 
@@ -719,7 +719,7 @@ mod tests {
                     let mut matcher = matcher_at(level, bank.clone(), roi.size(), 1);
                     let found = run(&mut matcher, frame, roi, &limits);
                     assert_eq!(found, expected, "{level}, {limits:?}");
-                    let is_exact = matcher.workers.iter().any(Worker::has_made_a_map);
+                    let is_exact = matcher.workers.iter().any(SearchWorker::has_made_a_map);
                     by_estimates.set(by_estimates.get() + usize::from(!is_exact && !found.is_empty()));
                 }
             }

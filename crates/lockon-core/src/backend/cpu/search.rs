@@ -283,7 +283,7 @@ fn flip(bits: i64) -> i64 {
 }
 
 /// The buffers of one thread, and its peaks.
-pub(super) struct Worker {
+pub(super) struct SearchWorker {
     tile: TileSpectra,
     scratch: Scratch<f32>,
     /// Sums of one tile's windows, row by row; S and SS only where there are masks.
@@ -314,7 +314,7 @@ struct TileSpectra {
     middle_square: i32,
 }
 
-impl Worker {
+impl SearchWorker {
     /// Room for any piece of work.
     ///
     /// # Errors

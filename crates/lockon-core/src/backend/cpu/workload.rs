@@ -68,7 +68,7 @@ pub(in crate::backend) fn unclear_share(region: PlaneRef<'_>, window: Size) -> f
             let block = Rect::new(left, top, across + window.width - 1, down + window.height - 1);
             let pixels = region.crop(block);
             let (_, norm) = squares_about(middle_of(pixels), pixels);
-            // As in `Worker::estimate`, for a window whose mean is about the tile's.
+            // As in `SearchWorker::estimate`, for a window whose mean is about the tile's.
             let bound = n * error_of::<f32>(pixels.size(), norm, n.sqrt());
             let variances = &mut row[..across];
             for y in 0..down {

@@ -28,7 +28,7 @@ mod thumbnails;
 
 use page::{Page, duration};
 use series::{Found, Histogram, Series, SeriesKind};
-use thumbnails::{KEY_SIDE, Key, Picture, THUMBNAIL_SIDE, Thumbnail};
+use thumbnails::{Jpeg, KEY_SIDE, Key, THUMBNAIL_SIDE, Thumbnail};
 
 /// Columns of a chart, one in 1.5 of its pixels: when a run has more, two become one.
 const MOST_COLUMNS: u64 = 600;
@@ -172,11 +172,11 @@ impl Report {
         self.late_thumbnails.push_back(thumbnail);
     }
 
-    fn picture(&self, frame: &Frame, crop: Rect, side: usize) -> Result<Picture> {
+    fn picture(&self, frame: &Frame, crop: Rect, side: usize) -> Result<Jpeg> {
         let (rgb, size) = colour::shrunk(frame, crop, side);
         // A picture that could not be fetched from a device would be black.
         frame.picture.surface().map_or(Ok(()), Surface::check)?;
-        still::jpeg(&rgb, size).map(Picture).map_err(|error| self.failure(&error))
+        still::jpeg(&rgb, size).map(Jpeg).map_err(|error| self.failure(&error))
     }
 
     fn failure(&self, error: &dyn std::error::Error) -> Error {

@@ -12,7 +12,7 @@ pub(super) const THUMBNAIL_SIDE: usize = 240;
 
 /// The frame on which paths are drawn.
 pub(super) struct Key {
-    pub(super) picture: Picture,
+    pub(super) picture: Jpeg,
     pub(super) frame: u64,
     pub(super) size: Size,
     pub(super) has_results: bool,
@@ -24,13 +24,13 @@ pub(super) struct Thumbnail {
     /// The shown part of the frame, and the track's box.
     pub(super) crop: Rect,
     pub(super) bounds: [f64; 4],
-    pub(super) picture: Picture,
+    pub(super) picture: Jpeg,
 }
 
 /// A JPEG file.
-pub(super) struct Picture(pub(super) Vec<u8>);
+pub(super) struct Jpeg(pub(super) Vec<u8>);
 
-impl Picture {
+impl Jpeg {
     /// The picture as part of a page.
     pub(super) fn uri(&self) -> String {
         format!("data:image/jpeg;base64,{}", BASE64_STANDARD.encode(&self.0))

@@ -177,7 +177,9 @@ glib::wrapper! {
 }
 
 mod imp {
-    use std::sync::{LazyLock, MutexGuard};
+    use std::sync::LazyLock;
+
+    use lockon_core::locks::MutexGuard;
 
     use super::parser::Parser;
     use super::{Arc, AtomicU64, Multipart, Mutex, OnceLock, Ordering, RESPONSE, glib, lock};
