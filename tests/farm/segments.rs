@@ -69,6 +69,38 @@ fn results_of_segments_are_those_of_the_whole_to_the_bit() {
     assert!(stderr(&refused).contains("needs the frames before"), "{}", stderr(&refused));
 }
 
+/// A seek in a transport stream ends between key frames, and parsers mark what follows as one.
+#[test]
+fn segments_of_a_transport_stream_begin_with_its_key_frames() {
+    let Some(farm) = Farm::start() else { return };
+    let _worker = farm.worker("one", &[]);
+    for (name, encoder) in [
+        ("closed.ts", "x264enc key-int-max=50 bframes=3 speed-preset=ultrafast threads=1"),
+        ("open.ts", "x264enc key-int-max=50 bframes=3 option-string=open-gop=1 threads=1"),
+        ("hevc.ts", "x265enc key-int-max=50 speed-preset=ultrafast log-level=none"),
+    ] {
+        let text = format!(
+            "videotestsrc num-buffers=503 pattern=ball ! video/x-raw,width=176,height=144,framerate=25/1 ! {encoder} ! \
+             mpegtsmux ! filesink location={}",
+            farm.path(name).display()
+        );
+        let made =
+            Command::new("gst-launch-1.0").args(["-q"]).args(text.split_whitespace()).status().unwrap();
+        assert!(made.success(), "{name}");
+        let input = farm.path(name).to_str().unwrap().to_owned();
+        let expected = alone(&farm, &[&input, "--threshold", "mean:31:5"], "alone.jsonl");
+        let submit = ["submit", &input, "--threshold", "mean:31:5", "--results", "joined.jsonl", "-y"];
+        let said = farm.said(&[&submit[..], &["--split", "7", "--wait", "--backend", "cpu"]].concat());
+        assert!(said.contains("8 jobs submitted"), "{name}: {said}");
+        assert!(timeless(&farm.path("joined.jsonl")) == expected, "{name}");
+        let joined = fs::read_to_string(farm.path("joined.jsonl")).unwrap();
+        let summary: Value = serde_json::from_str(joined.lines().last().unwrap()).unwrap();
+        assert_eq!(summary["frames"], 503, "{name}");
+        // With open GOPs a decoder reports references to pictures before its first one.
+        assert!(name == "open.ts" || summary["damaged"] == 0, "{name}: {summary}");
+    }
+}
+
 #[test]
 fn a_video_that_was_given_up_is_tried_again_whether_its_segments_are_there_or_lost() {
     let Some(farm) = Farm::start() else { return };

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use gst::prelude::*;
 
 use crate::launch;
+use crate::random_access::{self, Entry, Index};
 use crate::sink::Container;
 use crate::sound::is_picture;
 use crate::source::presentation_time;
@@ -73,6 +74,7 @@ pub(crate) struct Reading {
     control: Control,
     stream: Stream,
     file: PathBuf,
+    begins_ns: u64,
     has_sound: bool,
     /// Players turn or mirror the picture.
     is_turned: bool,
@@ -312,6 +314,8 @@ impl Reading {
             return Ok(None);
         };
         let Some(caps) = sample.caps_owned() else { return Ok(None) };
+        let pts = sample.buffer().and_then(gst::BufferRef::pts);
+        let begins_ns = presentation_time(sample.segment(), pts, false).unwrap_or(0);
         drop(sample);
         let tags = sink.static_pad("sink").and_then(|pad| pad.sticky_event::<gst::event::Tag>(0));
         let orientation = tags.and_then(|event| {
@@ -322,7 +326,16 @@ impl Reading {
         let count = |kind: Kind| counts[kind as usize].load(Ordering::Relaxed);
         let (has_sound, has_several) = (count(Kind::Sound) > 0, count(Kind::Video) > 1);
         let (stream, file, control) = (Stream { sink, caps }, path.to_owned(), control.clone());
-        Ok(Some(Self { pipeline: guarded, control, stream, file, has_sound, is_turned, has_several }))
+        Ok(Some(Self {
+            pipeline: guarded,
+            control,
+            stream,
+            file,
+            begins_ns,
+            has_sound,
+            is_turned,
+            has_several,
+        }))
     }
 
     /// The length of the video, where it is known.
@@ -331,19 +344,34 @@ impl Reading {
         length.map(gst::ClockTime::nseconds).filter(|ns| *ns > 0)
     }
 
-    /// The time of the last key frame that is not after a time; `None` if it is not found.
-    pub(crate) fn key_frame_ns(&self, ns: u64) -> Option<u64> {
-        let packet = self.seek(ns).ok()??;
-        let is_key_frame = !packet.buffer.flags().contains(gst::BufferFlags::DELTA_UNIT);
-        packet.shown_ns.filter(|_| is_key_frame)
+    /// The time of its first packet.
+    pub(crate) fn begins_ns(&self) -> u64 {
+        self.begins_ns
+    }
+
+    /// The last picture that is not after a time, and with which decoding can begin; `None` if it is not
+    /// found.
+    pub(crate) fn entry(&self, ns: u64) -> Option<Entry> {
+        let pipeline = &self.pipeline.0;
+        match Index::of(pipeline) {
+            Index::Nothing => None,
+            Index::Times => {
+                let next = || pull(pipeline, &self.stream.sink, PATIENCE, &self.control, || false);
+                random_access::last_before(pipeline, ns, next).ok()?
+            }
+            Index::KeyFrames => {
+                let packet = self.seek(ns).ok()??;
+                let is_key_frame = !packet.buffer.flags().contains(gst::BufferFlags::DELTA_UNIT);
+                let ns = packet.shown_ns.filter(|_| is_key_frame)?;
+                Some(Entry { ns, decode_ns: Some(ns) })
+            }
+        }
     }
 
     /// Goes to the last key frame that is not after a time, and returns the first packet from there on.
     fn seek(&self, ns: u64) -> Result<Option<Packet>, String> {
-        let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT | gst::SeekFlags::SNAP_BEFORE;
-        let place = gst::ClockTime::from_nseconds(ns);
-        let sought = self.pipeline.0.seek_simple(flags, place);
-        sought.map_err(|_| format!("{} cannot be seeked", text::path(&self.file)))?;
+        let sought = random_access::seek(&self.pipeline.0, ns);
+        sought.ok_or_else(|| format!("{} cannot be seeked", text::path(&self.file)))?;
         self.next()
     }
 

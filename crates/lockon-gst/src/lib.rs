@@ -25,6 +25,7 @@ pub mod launch;
 pub mod log;
 pub mod pick;
 mod pinned;
+mod random_access;
 pub mod sample;
 pub mod sink;
 mod sound;

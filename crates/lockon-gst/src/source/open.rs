@@ -34,9 +34,11 @@ use super::spec::decoding_element;
 use super::streams::Streams;
 use super::{Connection, Decoder, Input, LOG, Mapper, PtsInterpolator, SourceSpec, SourceState, VideoSource};
 use crate::cuda::Surfaces;
+use crate::cut;
 use crate::damage::{self, Company};
 use crate::detections::Detected;
 use crate::launch::{self, Launch, Milestone, Redirection, Running};
+use crate::random_access::{self, Index};
 use crate::stuck::{Stillness, Stuck, Watchdog};
 use crate::truncated;
 use lockon_core::control::{Control, STOP_CHECK};
@@ -440,16 +442,13 @@ impl Prerolled {
         tracing::debug!(target: LOG, "{}: {caps}", spec.input);
         if let Some(ns) = spec.seek_ns {
             // This drops the first frame, which was only examined.
-            let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT | gst::SeekFlags::SNAP_BEFORE;
-            let sought = running.pipeline().seek_simple(flags, seek_time(ns));
-            sought.map_err(|_| {
+            let place = seek_place(spec, running.pipeline(), ns, control);
+            place.map_or(Some(()), |ns| random_access::seek(running.pipeline(), ns)).ok_or_else(|| {
                 no_video(&spec.input, "it cannot start at a later frame: seeking is not possible in it")
             })?;
         }
-        let sought = skip::find(spec, &info, control).filter(|place| {
-            let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::KEY_UNIT | gst::SeekFlags::SNAP_BEFORE;
-            running.pipeline().seek_simple(flags, seek_time(place.seek_ns)).is_ok()
-        });
+        let sought = skip::find(spec, &info, control)
+            .filter(|place| random_access::seek(running.pipeline(), place.seek_ns).is_some());
         let is_paused = is_live && !is_real_time;
         if !is_paused {
             running
@@ -502,9 +501,18 @@ impl Prerolled {
     }
 }
 
-/// A time to seek to. GStreamer's seeks have signed times: later ones are all past the end.
-fn seek_time(ns: u64) -> gst::ClockTime {
-    gst::ClockTime::from_nseconds(ns.min(i64::MAX as u64))
+/// The place to seek to, so that decoding begins with a key frame that is not after `ns`; `None` for the
+/// video's beginning.
+fn seek_place(spec: &SourceSpec, pipeline: &gst::Pipeline, ns: u64, control: &Control) -> Option<u64> {
+    let Some(path) = spec.file().filter(|_| Index::of(pipeline) != Index::KeyFrames) else {
+        return Some(ns);
+    };
+    // Where no key frame is known, the video is decoded from its beginning: a picture without the ones before
+    // it would be another one.
+    let is_first = spec.video_stream.unwrap_or(0) == 0;
+    let picture = cut::entry_before(&path, ns, control).filter(|_| is_first)?.decode_ns?;
+    let place = random_access::place_before(picture)?;
+    random_access::begin_with(pipeline, picture).then_some(place)
 }
 
 /// True if `address` is the one that the pipeline of `spec` opens.

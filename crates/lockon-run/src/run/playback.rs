@@ -296,6 +296,55 @@ mod tests {
         assert!(!playback.control.is_paused(), "the video came to its end by itself");
     }
 
+    /// Times and pictures of the next frames.
+    fn pictures(playback: &mut Playback, most: usize) -> Vec<(u64, Vec<u8>)> {
+        let mut found = Vec::new();
+        while found.len() < most {
+            match playback.wait_next(Duration::from_secs(1)).unwrap() {
+                Next::Frame(frame) => {
+                    let luma = frame.luma();
+                    let rows = (0..luma.size().height).flat_map(|row| luma.row(row)).copied().collect();
+                    found.push((frame.meta.pts_ns.unwrap(), rows));
+                }
+                Next::End => break,
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// A seek in a transport stream ends between key frames.
+    #[test]
+    fn pictures_after_a_jump_are_those_of_the_whole_video() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, end) in [
+            ("a.ts", "x264enc key-int-max=50 bframes=3 threads=1 ! mpegtsmux"),
+            ("a.h265.ts", "x265enc key-int-max=50 speed-preset=ultrafast log-level=none ! mpegtsmux"),
+            ("a.open.ts", "x264enc key-int-max=50 bframes=3 option-string=open-gop=1 threads=1 ! mpegtsmux"),
+            ("a.mpg", "x264enc key-int-max=50 bframes=3 threads=1 ! mpegpsmux"),
+            ("a.mkv", "x264enc key-int-max=50 bframes=3 threads=1 ! matroskamux"),
+        ] {
+            let path = folder.path().join(name);
+            let text = format!(
+                "videotestsrc num-buffers=303 pattern=ball ! video/x-raw,width=80,height=64,framerate=25/1 ! {end} ! \
+                 filesink location={}",
+                path.display()
+            );
+            let mut make = std::process::Command::new("gst-launch-1.0");
+            let made = make.arg("-q").args(text.split_whitespace()).status();
+            assert!(made.unwrap().success(), "{name}");
+            let mut playback = open(&path, Moment::default());
+            let whole = pictures(&mut playback, usize::MAX);
+            assert!(whole.len() > 270, "{name}");
+            for at in [5, 240, 49, 50, 170, 148] {
+                assert!(playback.jump_to(whole[at].0).unwrap());
+                let found = pictures(&mut playback, 60);
+                let expected = &whole[at..whole.len().min(at + 60)];
+                assert!(found == expected, "{name}: {at}");
+            }
+        }
+    }
+
     #[test]
     fn a_jump_to_a_time_without_frames_steps_back_to_the_last_one() {
         let mut playback = open(&cars(), Moment::default());
