@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::Value;
 
+use lockon_core::config::Moment;
 use lockon_core::error::{Error, Result};
 use lockon_core::output;
 use lockon_core::results::{FrameRecord, Match, Percentiles, Record, Summary, ThresholdResult};
@@ -55,13 +56,14 @@ struct Foreground {
 /// Joins the segments of a video, in their order.
 ///
 /// # Errors
-/// `NoVideo` if they do not meet: `input` cannot be cut at these frames.
+/// `NoVideo` if they do not meet, or if frames are missing or repeated between them: `input` cannot be cut at
+/// these frames.
 pub(super) fn join(input: &str, parts: &[SegmentResults]) -> Result<Joined> {
     let failed = |reason: String| Error::NoVideo { input: input.into(), reason };
     let (mut lines, mut rows) =
         (Vec::new(), vec![Vec::new(); parts.first().map_or(0, |part| part.rows.len())]);
     let mut count = Count::default();
-    let mut next = 0;
+    let (mut next, mut times) = (0, Times::default());
     for (index, part) in parts.iter().enumerate() {
         let text = std::str::from_utf8(&part.lines).map_err(|error| failed(error.to_string()))?;
         let first = text.lines().find(|line| kind(line) == "frame");
@@ -70,12 +72,9 @@ pub(super) fn join(input: &str, parts: &[SegmentResults]) -> Result<Joined> {
         let off = i128::from(next) - i128::from(number);
         let begins = parsed(first).map_err(failed)?.pts_ns;
         if part.from_ns.is_some() && begins != part.from_ns {
-            return Err(failed(format!(
-                "segment {} begins at {begins:?} ns instead of {:?} ns: this video cannot be cut; submit it without \
-                 --split",
-                index + 1,
-                part.from_ns
-            )));
+            let (index, [begins, expected]) = (index + 1, [begins, part.from_ns].map(shown));
+            let what = format!("segment {index} begins at {begins} instead of {expected}");
+            return Err(failed(uncut(&what)));
         }
         for line in text.lines() {
             match kind(line) {
@@ -91,7 +90,9 @@ pub(super) fn join(input: &str, parts: &[SegmentResults]) -> Result<Joined> {
                         numbered(line).ok_or_else(|| failed("a frame has no number".into()))?;
                     let number = (i128::from(number) + off) as u64;
                     next = number + 1;
-                    count.frame(number, &parsed(line).map_err(failed)?);
+                    let frame = parsed(line).map_err(failed)?;
+                    times.see(frame.pts_ns, index);
+                    count.frame(number, &frame);
                     push(&mut lines, number, rest);
                 }
                 // Lines between two frames have the next frame's number.
@@ -105,9 +106,55 @@ pub(super) fn join(input: &str, parts: &[SegmentResults]) -> Result<Joined> {
             append_rows(joined, part, off);
         }
     }
+    if let Some((index, what)) = times.fault() {
+        return Err(failed(uncut(&format!("frames are {what} in front of segment {}", index + 1))));
+    }
     let summary = count.summary();
     output::write_line(&mut lines, &Record::Summary(&summary)).expect("memory takes everything");
     Ok(Joined { lines, rows, summary })
+}
+
+fn uncut(what: &str) -> String {
+    format!("{what}: this video cannot be cut; submit it without --split")
+}
+
+fn shown(ns: Option<u64>) -> String {
+    ns.map_or_else(|| "no time".into(), |ns| Moment::Time(ns).to_string())
+}
+
+/// The times between frames, within segments and from one to the next.
+#[derive(Default)]
+struct Times {
+    last: Option<(u64, usize)>,
+    /// The longest within a segment.
+    longest: Option<u64>,
+    /// Those in front of segments, with the index of the segment.
+    seams: Vec<(usize, Option<u64>)>,
+}
+
+impl Times {
+    fn see(&mut self, pts_ns: Option<u64>, segment: usize) {
+        let Some(now) = pts_ns else { return };
+        if let Some((last, before)) = self.last.replace((now, segment)) {
+            let step = now.checked_sub(last).filter(|step| *step > 0);
+            if before == segment {
+                self.longest = self.longest.max(step);
+            } else {
+                self.seams.push((segment, step));
+            }
+        }
+    }
+
+    /// Returns the first segment that does not continue the one before it. Videos have pauses: a longer one
+    /// than any within a segment is a missing frame.
+    fn fault(&self) -> Option<(usize, &'static str)> {
+        let longest = self.longest?;
+        self.seams.iter().find_map(|(segment, step)| match step {
+            None => Some((*segment, "repeated")),
+            Some(step) if *step > longest.saturating_add(longest / 2) => Some((*segment, "missing")),
+            Some(_) => None,
+        })
+    }
 }
 
 /// The `type` of a line.
@@ -302,7 +349,25 @@ mod tests {
         let first = || part(None, &[frame(0, 0, &[])], "");
         for second in [part(Some(40), &[frame(5, 80, &[])], ""), part(Some(40), &[], "")] {
             let said = join("a.mp4", &[first(), second]).err().unwrap().to_string();
-            assert!(said.starts_with("a.mp4: segment 2 "), "{said}");
+            assert!(said.starts_with("a.mp4: segment 2 ") && !said.contains("Some"), "{said}");
         }
+    }
+
+    #[test]
+    fn a_frame_that_is_missing_or_repeated_where_segments_meet_is_an_error() {
+        let ms = |ms: u64| ms * 1_000_000;
+        let frames =
+            |from: u64, to: u64| (from..to).map(|at| frame(at, ms(at * 40), &[])).collect::<Vec<_>>();
+        let joined = |first: &[String], second: u64, frames: &[String]| {
+            join("a.ts", &[part(None, first, ""), part(Some(ms(second * 40)), frames, "")])
+        };
+        joined(&frames(0, 5), 5, &frames(5, 9)).map(drop).unwrap();
+        for (first, second, expected) in [(4, 5, "missing"), (6, 5, "repeated")] {
+            let said = joined(&frames(0, first), second, &frames(second, 9)).err().unwrap().to_string();
+            assert!(said.contains(expected) && said.contains("segment 2"), "{said}");
+        }
+        // A camera that pauses records no frames for a while.
+        let paused = [frames(0, 3), frames(30, 33)].concat();
+        joined(&paused, 50, &frames(50, 55)).map(drop).unwrap();
     }
 }
