@@ -53,6 +53,29 @@ fn a_password_in_an_address_without_a_scheme_is_not_shown() {
 }
 
 #[test]
+fn no_log_of_the_client_shows_the_login_of_an_address() {
+    for (words, login) in
+        [(&["--user", "me", "--pass", "s3cret"][..], "me:s3cret"), (&["--auth", "s3cret"], "s3cret")]
+    {
+        let Some(mut farm) = Farm::away(words) else { return };
+        farm.address = format!("nats://{login}@127.0.0.1:{}", farm.port);
+        let logged = |words: &[&str], level: &str| {
+            let output = farm.command(words).env("RUST_LOG", level).output().unwrap();
+            let said = stderr(&output);
+            assert!(!said.contains("s3cret"), "{words:?}: {said}");
+            assert!(said.contains("connecting to server"), "{words:?}: {said}");
+            output.status.code()
+        };
+        // The client logs the address of a server that does not answer.
+        assert_eq!(logged(&["jobs"], "trace"), Some(1));
+        assert_eq!(logged(&["jobs", "-vv"], ""), Some(1));
+        farm.serve();
+        let output = farm.command(&["jobs"]).env("RUST_LOG", "trace").output().unwrap();
+        assert!(output.status.success() && !stderr(&output).contains("s3cret"), "{}", stderr(&output));
+    }
+}
+
+#[test]
 fn a_server_that_wants_a_token_gets_it_from_a_file() {
     let Some(mut farm) = Farm::away(&["--auth", "t0ken"]) else { return };
     farm.serve();

@@ -134,7 +134,7 @@ impl Access {
         if let Some((certificate, key)) = &self.certificate {
             options = options.add_client_certificate(readable(certificate)?, readable(key)?);
         }
-        options.connect(addresses).await.map_err(|error| self.in_words(&error))
+        options.connect(without_logins(addresses)?).await.map_err(|error| self.in_words(&error))
     }
 
     fn addresses(&self) -> Result<Vec<ServerAddr>> {
@@ -219,6 +219,17 @@ impl Access {
     }
 }
 
+/// Addresses without user and password: the client logs addresses, and gets the login by itself.
+fn without_logins(addresses: Vec<ServerAddr>) -> Result<Vec<ServerAddr>> {
+    let place = |address: ServerAddr| {
+        let (host, port) = (address.host(), address.port());
+        let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        let place = format!("{}://{host}:{port}", address.scheme());
+        place.parse::<ServerAddr>().map_err(|error| Error::Usage(format!("--farm {host}: {error}")))
+    };
+    addresses.into_iter().map(place).collect()
+}
+
 /// A list of servers without passwords. A server may be named without its scheme, and a password may have a
 /// comma: so everything is hidden up to the last `@` of an address, and of the addresses without a scheme
 /// behind it.
@@ -286,6 +297,20 @@ mod tests {
         assert!(matches!(secret("a", Some("-----BEGIN NATS USER JWT-----\nx:y")), Ok(Secret::Creds(_))));
         for file in ["", "a\nb\n"] {
             assert!(secret("a", Some(file)).unwrap_err().to_string().contains("expected one line"));
+        }
+    }
+
+    #[test]
+    fn the_client_gets_addresses_that_it_may_log() {
+        for (typed, expected) in [
+            ("nats://me:s3cret@a", "nats://a:4222"),
+            ("tls://s3cret@a:77", "tls://a:77"),
+            ("me:s3cret@[::1]:5", "nats://[::1]:5"),
+            ("127.0.0.1", "nats://127.0.0.1:4222"),
+        ] {
+            let addresses = without_logins(Access::new(typed).addresses().unwrap()).unwrap();
+            assert_eq!(addresses, [expected.parse().unwrap()], "{typed}");
+            assert!(!format!("{addresses:?}").contains("s3cret"), "{typed}");
         }
     }
 
