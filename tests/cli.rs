@@ -670,6 +670,35 @@ fn a_polite_request_to_end_leaves_them_too() {
     interrupted_by("-TERM", 143);
 }
 
+/// `nohup` ignores SIGHUP, and a shell ignores SIGINT for commands in its background.
+#[test]
+#[cfg(unix)]
+fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
+    let source =
+        "videotestsrc is-live=true ! video/x-raw,width=64,height=48,framerate=50/1 ! appsink name=frames";
+    for ignored in ["HUP", "INT"] {
+        let place = Place { dir: tempfile::tempdir().unwrap() };
+        let mut child = Command::new("sh")
+            .args(["-c", "trap '' $0; exec \"$@\"", ignored])
+            .arg(program())
+            .args(["run", "--source", source, "--threshold", "mean:31:5", "--results", "out.jsonl"])
+            .current_dir(place.dir.path())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let send = |signal: &str| {
+            let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
+            assert!(sent.unwrap().success());
+        };
+        await_frames(&place, 10);
+        send(ignored);
+        let count = place.read("out.jsonl").lines().count();
+        await_frames(&place, count + 50);
+        send("TERM");
+        assert_eq!(child.wait().unwrap().code(), Some(143), "{ignored}");
+    }
+}
+
 #[test]
 fn frames_of_any_size_are_processed_and_written() {
     let place = Place { dir: tempfile::tempdir().unwrap() };

@@ -73,18 +73,29 @@ impl Signals {
         self.first.get().is_some_and(|(at, _)| at.elapsed() > SAME_REQUEST)
     }
 
+    #[cfg(unix)]
     fn start(self) -> Result<()> {
-        #[cfg(unix)]
-        self.clone().watch_relatives()?;
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+        let ignored = ignored(&std::fs::read_to_string("/proc/self/status").unwrap_or_default());
+        let heard = |signal: &i32| ignored >> (signal - 1) & 1 == 0;
+        if heard(&SIGINT) {
+            let signals = self.clone();
+            ctrlc::set_handler(move || signals.obey(130))?;
+        }
+        self.watch_relatives([SIGTERM, SIGHUP].into_iter().filter(heard))?;
+        Ok(())
+    }
+
+    #[cfg(not(unix))]
+    fn start(self) -> Result<()> {
         ctrlc::set_handler(move || self.obey(130))?;
         Ok(())
     }
 
     /// Handles the signals of `timeout`, systemd and a closed terminal: the signal decides the exit code.
     #[cfg(unix)]
-    fn watch_relatives(self) -> std::io::Result<()> {
-        use signal_hook::consts::{SIGHUP, SIGTERM};
-        let mut signals = signal_hook::iterator::Signals::new([SIGTERM, SIGHUP])?;
+    fn watch_relatives(self, heard: impl Iterator<Item = i32>) -> std::io::Result<()> {
+        let mut signals = signal_hook::iterator::Signals::new(heard)?;
         let watch = move || signals.forever().for_each(|signal| self.obey(128 + signal as u8));
         std::thread::Builder::new().name("lockon-signals".into()).spawn(watch).map(drop)
     }
@@ -99,4 +110,12 @@ impl Signals {
             std::process::exit(i32::from(code));
         }
     }
+}
+
+/// The signals that the process was started to ignore, as bits from `/proc/self/status`. They stay ignored:
+/// `nohup` ignores SIGHUP, and a shell SIGINT for commands in its background.
+#[cfg(unix)]
+fn ignored(status: &str) -> u64 {
+    let bits = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or_default();
+    u64::from_str_radix(bits.trim(), 16).unwrap_or(0)
 }
