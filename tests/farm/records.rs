@@ -57,6 +57,30 @@ fn a_record_that_cannot_be_read_is_named_and_skipped_until_it_is_purged() {
     assert_eq!(farm.jobs().len(), 1);
 }
 
+#[test]
+fn a_record_with_other_files_or_too_many_frames_is_an_error_and_no_panic() {
+    let Some(farm) = Farm::start() else { return };
+    farm.videos(2);
+    let _worker = farm.worker("one", &[]);
+    let words = ["submit", "v0.mp4", "v1.mp4", "--threshold", "mean:31:5", "--max-frames", "2", "--results"];
+    let words = [&words[..], &["{stem}.jsonl", "--collect", "out"]].concat();
+    farm.said(&words);
+    let change = |key: &str, value: Value| {
+        for mut record in farm.jobs() {
+            record[key] = value.clone();
+            let id = record["job"]["id"].as_str().unwrap();
+            farm.tell_server(&format!("lockon.main.state.{id}"), &record.to_string());
+        }
+    };
+    change("frames", u64::MAX.into());
+    farm.said(&words);
+    fs::remove_dir_all(farm.path("out")).unwrap();
+    change("files", serde_json::json!(["/etc/v9.jsonl"]));
+    let said = farm.failed(&words);
+    assert!(said.contains("v0.jsonl") && said.contains("2 of 2 jobs failed"), "{said}");
+    assert_eq!(fs::read_dir(farm.path("out")).unwrap().count(), 0);
+}
+
 /// Each of its segments was looked for: a worker did nothing else any more, and `jobs purge` of any job took
 /// more and more memory.
 #[test]

@@ -141,6 +141,10 @@ impl Collect {
             asked.iter().any(|path| path.as_os_str() == name).then(|| (self.folder.join(name), bytes))
         });
         let files: Vec<_> = files.collect();
+        let is_absent = |path: &&PathBuf| !files.iter().any(|(found, _)| *found == self.folder.join(path));
+        if let Some(path) = asked.iter().find(is_absent) {
+            return Ok(Some(format!("its worker has not sent {}", text::path(path))));
+        }
         let is_there = |path: &PathBuf| path.symlink_metadata().is_ok();
         let ours = if files.iter().any(|(path, _)| is_there(path)) {
             ours(&collected(&request, &self.folder))
@@ -219,7 +223,8 @@ impl Jobs {
 
     /// Reports a job that has ended, and an error of its results.
     fn tell(&mut self, record: &Record, fault: Option<String>) {
-        self.frames += record.frames.unwrap_or(0);
+        // A stranger's record may have any number.
+        self.frames = self.frames.saturating_add(record.frames.unwrap_or(0));
         let name = &record.job.name;
         match (fault, record.status) {
             (Some(fault), _) => self.fail(name, &fault),
