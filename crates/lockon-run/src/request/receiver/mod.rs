@@ -63,8 +63,8 @@ impl ReceiverText {
         Ok(Self { typed: self.typed.clone(), line: line.line })
     }
 
-    /// Returns the part that may be shown: the file's name, or the address without its login. Web addresses
-    /// are also shown without path and query, where these can be secrets.
+    /// Returns the part that may be shown: the file's name, or the address without its login. Paths and
+    /// queries can be secrets: only topics of MQTT are shown.
     pub fn shown(&self) -> String {
         shown(&self.typed)
     }
@@ -77,7 +77,8 @@ pub(crate) fn shown(typed: &str) -> String {
         return open;
     }
     let Some((scheme, rest)) = open.split_once("://") else { return without_path(&open) };
-    let is_web = ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web));
+    // A mistyped scheme may stand for that of a web address.
+    let is_web = !["mqtt", "mqtts"].iter().any(|broker| scheme.eq_ignore_ascii_case(broker));
     let ends_host: &[char] = if is_web { &['/', '?', '#', '\\'] } else { &['?', '#'] };
     match rest.find(ends_host) {
         Some(end) if &rest[end..] != "/" => {
@@ -92,9 +93,12 @@ pub(crate) fn shown(typed: &str) -> String {
 /// stay.
 fn without_path(open: &str) -> String {
     let is_scheme = |c: char| c.is_ascii_alphanumeric();
-    let rest = open.trim_start_matches(is_scheme).trim_start_matches([':', '/']);
-    let scheme = &open[..open.len() - open.trim_start_matches(is_scheme).len()];
-    let is_web = ["http", "https"].iter().any(|web| scheme.eq_ignore_ascii_case(web));
+    let behind = open.trim_start_matches(is_scheme);
+    let scheme = &open[..open.len() - behind.len()];
+    let rest = behind.trim_start_matches([':', '/']);
+    let is = |names: [&str; 2]| names.iter().any(|name| scheme.eq_ignore_ascii_case(name));
+    let is_address = is(["http", "https"]) || behind.starts_with(':') || behind.starts_with("//");
+    let is_web = is_address && !is(["mqtt", "mqtts"]) && !Path::new(open).exists();
     let host = if is_web { rest } else { open };
     let length = host.find(['/', '?', '#']).unwrap_or(host.len());
     let is_host = !open.starts_with(['/', '.']) && host[..length].contains('.') && !Path::new(open).exists();
@@ -171,6 +175,12 @@ mod tests {
             ("hooks.example/T0/s3cret", "hooks.example/***"),
             ("me:s3cret@host/yard", "***@host/yard"),
             ("mqtt:/me:s3cret@host/yard", "mqtt:/***@host/yard"),
+            ("htps://hooks.example/services/T0/s3cret", "htps://hooks.example/***"),
+            ("wss://me:s3cret@hooks.example/s3cret", "wss://***@hooks.example/***"),
+            ("htps:/hooks.example/s3cret", "htps:/hooks.example/***"),
+            ("htps:hooks.example/s3cret", "htps:hooks.example/***"),
+            ("htps//hooks.example/s3cret", "htps//hooks.example/***"),
+            ("mqtt:/broker/yard", "mqtt:/broker/yard"),
             ("events.jsonl", "events.jsonl"),
             ("/tmp/a.b/events.jsonl", "/tmp/a.b/events.jsonl"),
         ] {
