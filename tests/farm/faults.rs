@@ -302,6 +302,8 @@ fn what_one_worker_has_no_storage_for_another_one_does() {
     let jobs = farm.until("it has failed there", |jobs| jobs[0]["tries"][0]["worker"] == "poor");
     let error = jobs[0]["tries"][0]["error"].as_str().unwrap();
     assert!(error.contains("v0.mp4") && error.contains("outside of what this worker serves"), "{error}");
+    farm.until("it has failed again", |jobs| jobs[0]["tries"].as_array().unwrap().len() > 2);
+    assert!(!farm.log().contains("takes no jobs"), "it still serves others: {}", farm.log());
     let _rich = farm.worker("rich", &["--root", farm.dir.path().to_str().unwrap()]);
     let jobs = farm.until("it is done", |jobs| all_are(jobs, "done"));
     assert_eq!(jobs[0]["worker"], "rich");

@@ -18,6 +18,9 @@ use lockon_gst::source::{Input, Pictures, Uri};
 use lockon_run::request::Request;
 use lockon_run::run::Video;
 
+/// What the worker does not do with files outside of its folders.
+const SERVE: &str = "serve";
+
 /// Folders below which jobs may read and write, and the addresses and cameras that they may use. Without any
 /// folder jobs may do everything that the worker's user may.
 #[derive(Debug, Clone, Default)]
@@ -180,6 +183,11 @@ fn maximum_of_files() -> Option<u64> {
     None
 }
 
+/// True for the error about a file outside of the folders.
+pub(super) fn is_refusal(error: &Error) -> bool {
+    matches!(error, Error::File { action: SERVE, .. })
+}
+
 /// Refuses pictures that need more than a quarter of the open files that the process may have: each stays
 /// open until the job ends, and other jobs run beside it.
 fn check_count(typed: &Path, pictures: usize, files: Option<u64>) -> Result<()> {
@@ -204,7 +212,7 @@ impl Roots {
         if cfg!(not(target_os = "linux")) && !folders.is_empty() {
             return Err(Error::Usage("--root is available on Linux only".into()));
         }
-        let real = |path: &PathBuf| path.canonicalize().map_err(Error::file("serve", path));
+        let real = |path: &PathBuf| path.canonicalize().map_err(Error::file(SERVE, path));
         let folders = folders.iter().map(real).collect::<Result<_>>()?;
         Ok(Self { folders, allowed: allowed.to_vec() })
     }
@@ -450,7 +458,7 @@ impl Roots {
             _ => format!("start it with --allow {what} as well"),
         };
         let said = format!("this worker does not serve it ({options}): {remedy}");
-        Error::file("serve", Path::new(shown))(std::io::Error::new(ErrorKind::PermissionDenied, said))
+        Error::file(SERVE, Path::new(shown))(std::io::Error::new(ErrorKind::PermissionDenied, said))
     }
 
     fn contains(&self, real: &Path) -> bool {
@@ -485,7 +493,7 @@ impl Roots {
 
     fn refusal(&self, path: &Path) -> Error {
         let said = format!("it lies outside of what this worker serves (--root {})", self.named());
-        Error::file("serve", path)(std::io::Error::new(ErrorKind::PermissionDenied, said))
+        Error::file(SERVE, path)(std::io::Error::new(ErrorKind::PermissionDenied, said))
     }
 
     fn named(&self) -> String {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::super::job::{Job, LONGEST_ERROR, Record, Status, Try, shortened};
 use super::super::lease::Fate;
-use super::super::roots::Asked;
+use super::super::roots::{self, Asked};
 use super::super::split;
 use super::super::staging;
 use super::super::store::{Newest, NumberedRecord, Unreadable};
@@ -100,9 +100,9 @@ impl Shared {
             if before.is_none() && self.leaves_to_another(&record).await? {
                 return Ok(Claim::End(Fate::GiveBack(LEFT)));
             }
-            let (known, roots) = (record.clone(), self.options.roots.clone());
+            let (known, served) = (record.clone(), self.options.roots.clone());
             let looked = on_disk(move || {
-                let asked = roots.open_job(&known.job)?;
+                let asked = served.open_job(&known.job)?;
                 Ok((staging::look(&known, &asked.bound).map_err(|error| asked.named(error))?, asked))
             });
             let (mut asked, ours) = match looked.await {
@@ -131,6 +131,11 @@ impl Shared {
                     }
                     if job.live {
                         return Ok(Claim::End(Fate::GiveBack(CAMERA_PAUSE)));
+                    }
+                    if roots::is_refusal(&error) {
+                        // A rest of the worker does not change what it serves: the job waits for another one.
+                        let rest = LEFT.saturating_mul(1 << record.tries.len().min(4));
+                        return Ok(Claim::End(Fate::GiveBack(rest)));
                     }
                     self.rest_after(&error.to_string());
                     return Ok(Claim::End(Fate::GiveBack(LEFT)));
