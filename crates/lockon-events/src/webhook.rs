@@ -72,6 +72,7 @@ impl Meaning {
 /// is away, the oldest event waits, and the others behind it.
 pub(super) async fn post(to: Webhook, queue: &Queue<Arc<Notice>>, sent: &AtomicU64) {
     let mut outage = Outage::new(&to.name);
+    let mut dropped = Dropped::default();
     let server = Server::new(&to);
     while let Some(notice) = queue.next().await {
         let (mut tries, begun) = (0, Instant::now());
@@ -91,15 +92,46 @@ pub(super) async fn post(to: Webhook, queue: &Queue<Arc<Notice>>, sent: &AtomicU
             tries += u32::from(meaning == Meaning::Failed);
             if meaning == Meaning::Told {
                 outage.over();
+                dropped.end(&to.name);
                 sent.fetch_add(1, Ordering::Relaxed);
                 break;
             }
             if meaning == Meaning::Refused || (tries >= TRIES && begun.elapsed() >= TRYING) {
-                tracing::warn!("events: {}: an event was dropped: {reason}", to.name);
+                dropped.count(&to.name, &reason);
                 break;
             }
             outage.wait(&reason).await;
         }
+    }
+    dropped.end(&to.name);
+}
+
+/// Events that were dropped one after the other: a server that refuses one for good mostly refuses all.
+#[derive(Default)]
+struct Dropped {
+    /// Those that were not reported, after the first.
+    more: u64,
+    reason: Option<String>,
+}
+
+impl Dropped {
+    /// Reports the first event that was dropped for a reason.
+    fn count(&mut self, name: &str, reason: &str) {
+        if self.reason.as_deref() == Some(reason) {
+            self.more += 1;
+            return;
+        }
+        self.end(name);
+        self.reason = Some(reason.to_owned());
+        tracing::warn!("events: {name}: an event was dropped: {reason}");
+    }
+
+    /// Reports how many followed it.
+    fn end(&mut self, name: &str) {
+        if let Some(reason) = self.reason.take().filter(|_| self.more > 0) {
+            tracing::warn!("events: {name}: {} more events were dropped: {reason}", self.more);
+        }
+        self.more = 0;
     }
 }
 
@@ -335,6 +367,18 @@ mod tests {
             // It still retries the first.
             assert_eq!(queue.next().await.unwrap().event, notice(1).event);
         });
+    }
+
+    #[test]
+    fn events_that_are_refused_for_one_reason_are_counted_and_not_reported_each() {
+        let mut dropped = Dropped::default();
+        let mut unreported = |reason: &str| {
+            dropped.count("hook", reason);
+            dropped.more
+        };
+        assert_eq!(["302", "302", "302", "404", "404"].map(&mut unreported), [0, 1, 2, 0, 1]);
+        dropped.end("hook");
+        assert!(dropped.more == 0 && dropped.reason.is_none());
     }
 
     #[test]
