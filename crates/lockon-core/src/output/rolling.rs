@@ -156,9 +156,10 @@ impl Pattern {
         let name = name.strip_suffix(&*self.ending)?;
         let whole = |name: &str, number| Some(Key { times: times_in(&self.stem, name)?, number });
         let (front, digits) = name.rsplit_once('.').unwrap_or((name, ""));
-        let is_number = digits.len() >= 4 && digits.bytes().all(|byte| byte.is_ascii_digit());
-        let numbered = || whole(front, digits.parse().ok().filter(|number| *number > 1)?);
-        if is_number { numbered().or_else(|| whole(name, 1)) } else { whole(name, 1) }
+        // Only as `path` writes it.
+        let is_number = |number: &u32| *number > 1 && format!("{number:04}") == digits;
+        let numbered = || whole(front, digits.parse().ok().filter(is_number)?);
+        numbered().or_else(|| whole(name, 1))
     }
 
     /// Returns the files there that were begun by this naming, in their order. Where the folder cannot be
@@ -562,6 +563,8 @@ mod tests {
         std::fs::write(folder.path().join("cam.0099.jsonl"), "not ours\n").unwrap();
         std::fs::create_dir(folder.path().join("cam.0098.jsonl")).unwrap();
         std::fs::write(folder.path().join("cam-2.jsonl"), RUN).unwrap();
+        std::fs::write(folder.path().join("cam.00007.jsonl"), RUN).unwrap();
+        std::fs::write(folder.path().join("cam.0001.jsonl"), RUN).unwrap();
         std::os::unix::fs::symlink("cam-2.jsonl", folder.path().join("cam.0097.jsonl")).unwrap();
         let rolling = Rolling { rotate: Some(Rotate::Size(4096)), keep: Some(2), ..Rolling::default() };
         let mut files = files(folder.path(), "cam.jsonl", rolling);
@@ -571,7 +574,14 @@ mod tests {
             assert!(files.roll().unwrap());
         }
         files.write_all(RUN).unwrap();
-        let others = ["cam-2.jsonl", "cam.0097.jsonl", "cam.0098.jsonl", "cam.0099.jsonl"];
+        let others = [
+            "cam-2.jsonl",
+            "cam.00007.jsonl",
+            "cam.0001.jsonl",
+            "cam.0097.jsonl",
+            "cam.0098.jsonl",
+            "cam.0099.jsonl",
+        ];
         let mut expected = vec!["cam.0004.jsonl", "cam.0005.jsonl"];
         expected.extend(others);
         expected.sort_unstable();
