@@ -182,6 +182,23 @@ fn a_box_of_a_frame_that_has_passed_is_where_one_is_that_was_followed_since() {
 }
 
 #[test]
+fn more_boxes_than_a_run_follows_at_once_are_refused_until_one_is_forgotten() {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let next: Words = |run| {
+        let place = NEXT.fetch_add(1, Ordering::Relaxed) as usize;
+        run.follow(Rect::new(place % 12 * 26, place / 12 * 26, 24, 24), None)
+    };
+    let script: Vec<(u64, Words)> =
+        std::iter::repeat_n((2, next), 65).chain([(4, (|run| run.forget(7)) as Words), (6, next)]).collect();
+    let job = Job { backend: BackendChoice::Cpu, ..job() };
+    let driven = drive(&job, &video()[..9], &script);
+    assert!((0..64).all(|index| driven.answer(index).is_ok()));
+    let said = driven.answer(64).unwrap_err().to_string();
+    assert!(said.contains("there are 64 tracks already"), "{said}");
+    assert!(driven.answer(65).is_ok() && driven.answer(66).is_ok());
+}
+
+#[test]
 fn a_box_of_a_frame_that_has_not_come_is_refused() {
     let driven = drive(
         &job(),

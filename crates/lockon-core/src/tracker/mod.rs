@@ -34,7 +34,7 @@ mod workplaces;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::config::{Moment, TimeSpan, TrackSpec};
+use crate::config::{Moment, TimeSpan, TrackSpec, Zones};
 use crate::error::{Error, Result};
 use crate::frame::{Frame, FrameMeta, Rect, Size, USUAL_INTERVAL_NS};
 use crate::orders::{Numbers, Order};
@@ -65,6 +65,9 @@ const LEAST_CONTRAST: u8 = 2;
 
 /// Boxes whose luma has a smaller standard deviation show little but noise.
 const LITTLE_STRUCTURE: f64 = 3.0;
+
+/// Maximum tracks that orders may add up to: as many as zones.
+const MOST_ORDERED: usize = Zones::MOST;
 
 /// Everything that is followed in one video.
 pub struct Tracker {
@@ -401,6 +404,10 @@ impl Follow for Tracker {
         match *order {
             Order::Follow { id, rect, at } => {
                 self.check_unused(id).map_err(refuse)?;
+                let ids = self.targets.iter().map(Target::id).chain(self.waiting.iter().map(|it| it.id));
+                if ids.filter(|id| self.ordered.contains(id)).count() >= MOST_ORDERED {
+                    return Err(refuse(Obstacle::Other(format!("there are {MOST_ORDERED} tracks already"))));
+                }
                 let from = Self::moment(rect, at, next, recent).map_err(refuse)?;
                 self.follow(id, rect, from, next, recent);
                 self.ordered.insert(id);
