@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use gst::prelude::*;
 
 use crate::launch;
-use crate::random_access::{self, Entry, Index};
+use crate::random_access::{self, EntryPicture, Index};
 use crate::sink::Container;
 use crate::sound::is_picture;
 use crate::source::presentation_time;
@@ -351,7 +351,7 @@ impl Reading {
 
     /// The last picture that is not after a time, and with which decoding can begin; `None` if it is not
     /// found.
-    pub(crate) fn entry(&self, ns: u64) -> Option<Entry> {
+    pub(crate) fn entry(&self, ns: u64) -> Option<EntryPicture> {
         let pipeline = &self.pipeline.0;
         match Index::of(pipeline) {
             Index::Nothing => None,
@@ -363,7 +363,7 @@ impl Reading {
                 let packet = self.seek(ns).ok()??;
                 let is_key_frame = !packet.buffer.flags().contains(gst::BufferFlags::DELTA_UNIT);
                 let ns = packet.shown_ns.filter(|_| is_key_frame)?;
-                Some(Entry { ns, decode_ns: Some(ns) })
+                Some(EntryPicture { ns, decode_ns: Some(ns) })
             }
         }
     }

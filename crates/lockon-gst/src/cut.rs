@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::copying::Reading;
-use crate::random_access::Entry;
+use crate::random_access::EntryPicture;
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
 
@@ -33,7 +33,7 @@ pub fn key_frames(path: &Path, places: impl FnOnce(u64) -> Vec<u64>) -> Result<V
 
 /// Returns the last picture that is not after a place in a file, and with which decoding can begin; `None` if
 /// it is not found.
-pub(crate) fn entry_before(path: &Path, ns: u64, control: &Control) -> Option<Entry> {
+pub(crate) fn entry_before(path: &Path, ns: u64, control: &Control) -> Option<EntryPicture> {
     Reading::video(path, control).ok()?.entry(ns)
 }
 

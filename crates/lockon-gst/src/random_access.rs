@@ -62,7 +62,7 @@ pub(crate) fn seek(pipeline: &gst::Pipeline, ns: u64) -> Option<()> {
 
 /// A picture with which decoding can begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct EntryPicture {
     /// Its time.
     pub(crate) ns: u64,
     /// The time of the picture to decode from so that this one comes as in a run of the whole; `None` for the
@@ -87,14 +87,14 @@ pub(crate) fn last_before<E>(
     pipeline: &gst::Pipeline,
     ns: u64,
     mut next: impl FnMut() -> Result<Option<gst::Sample>, E>,
-) -> Result<Option<Entry>, E> {
+) -> Result<Option<EntryPicture>, E> {
     let mut back = FIRST_BACK_NS;
     loop {
         let from = ns.saturating_sub(back);
         if seek(pipeline, from).is_none() {
             return Ok(None);
         }
-        let (mut last, mut behind) = (None::<Entry>, 0);
+        let (mut last, mut behind) = (None::<EntryPicture>, 0);
         while let Some(sample) = next()? {
             let Some(buffer) = sample.buffer() else { continue };
             let time = |at| presentation_time(sample.segment(), at, false);
@@ -108,7 +108,7 @@ pub(crate) fn last_before<E>(
                 && let Some(start) = start(caps, buffer)
             {
                 let before = last.map(|last| last.ns);
-                last = Some(Entry {
+                last = Some(EntryPicture {
                     ns: pts,
                     decode_ns: if start == Start::Fresh { Some(pts) } else { before },
                 });
