@@ -29,7 +29,7 @@ pub(super) struct Row {
     /// Width and height, of the largest member of a bank.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) template: Option<[usize; 2]>,
-    /// The searched scene, see [`Scene`].
+    /// The searched scene, see `Scene`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) scene: Option<&'static str>,
     /// Members.
