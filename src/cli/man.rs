@@ -32,7 +32,7 @@ pub(super) fn man(args: &ManArgs) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// All commands with their full names. `help` is a command, and no page.
+/// All commands with their full names, but for `help`, which has no page.
 fn command() -> Command {
     let mut command = Args::command().disable_help_subcommand(true);
     command.build();
@@ -46,7 +46,7 @@ fn write_all(command: &Command, folder: &Path) -> Result<()> {
     command.get_subcommands().try_for_each(|sub| write_all(sub, folder))
 }
 
-/// `lockon-run`
+/// The page's name, such as `lockon-run`.
 fn page_name(command: &Command) -> String {
     command.get_display_name().unwrap_or(command.get_name()).to_owned()
 }

@@ -255,6 +255,7 @@ impl Engine<'_> {
         let relay = &mut run.open.as_mut().expect("opened above").relay;
         let work = relay.last().work.clone();
         let submitted = relay.submit(&frame);
+        // Also after a failure: `take_over` gives it to the spare device.
         run.in_flight.push_back(Flight { frame, work });
         submitted.or_else(|error| self.take_over(run, error))
     }
@@ -369,7 +370,9 @@ impl Engine<'_> {
     }
 
     /// Waits for the results of the oldest frame in flight, asks the tracker about it, and writes its record.
-    /// If the backend fails, tracker and statistics are as if it had not been called.
+    /// If the backend fails, tracker and statistics are as if it had not been called. An error of the frame's
+    /// own picture comes after them; it ends the run, because such frames exist only without a spare device. An error of the frame's
+    /// own picture comes after them; it ends the run, because such frames exist only without a spare device.
     fn decide(&mut self, run: &mut Run) -> Result<Arc<FrameRecord>> {
         let Run { open, findings, records, stats, redone, paused, in_flight, .. } = run;
         let Flight { frame, .. } = in_flight.front().expect("called with a frame in flight");

@@ -1,7 +1,7 @@
 //! Reports events of tracks to other programs: as lines, to a web server, to an MQTT broker.
 //!
 //! The engine is synchronous and never waits for any of these. A sink between them finds the events
-//! ([`lockon_core::track_events`]) and puts it into a queue for each receiver. Each receiver has a thread. If
+//! ([`lockon_core::track_events`]) and puts them into a queue for each receiver. Each receiver has a thread. If
 //! a receiver is away or slow, its queue fills; then the oldest events are lost and counted. A receiver that
 //! fails gets no more events, and the others continue. The end of a run waits for the rest, at most
 //! [`FAREWELL`].
@@ -42,11 +42,10 @@ use lockon_core::ports::{Delivery, Sink};
 use lockon_core::results::{self, EventsSummary, FrameRecord, Summary, Track};
 use lockon_core::still;
 use lockon_core::surface::Surface;
-use lockon_core::text;
+use lockon_core::{text, track_events};
 use lockon_run::request::{ReceiverAddress, Request};
 use lockon_run::run::{Opening, Outlet};
 
-use lockon_core::track_events;
 pub use mqtt::Forgotten;
 use mqtt::Home;
 use queue::Queue;

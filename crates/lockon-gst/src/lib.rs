@@ -1,4 +1,4 @@
-//! The GStreamer seam: video comes in, is shown and is written here. GStreamer is named nowhere else.
+//! The GStreamer seam: video comes in, is shown and is written here. Program and engine name GStreamer nowhere else.
 //!
 //! [`launch`] makes pipelines from gst-launch text (most of it lies in `pipelines/*.launch`) and holds them
 //! while they run. [`source`] hands decoded frames to the engine; [`sink`] takes them back with their

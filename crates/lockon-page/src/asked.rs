@@ -1,4 +1,4 @@
-//! Parts of a request, with errors that name the wrong part and the expected form. Errors of axum and serde
+//! Parts of an HTTP request, with errors that name the wrong part and the expected form. Errors of axum and serde
 //! name Rust types instead.
 
 use axum::Json;
@@ -30,7 +30,7 @@ pub(super) fn sent<T: Form>(body: Sent<T>) -> Result<T, Refused> {
     })
 }
 
-/// As axum's.
+/// axum's `Path`, which refuses with words for people.
 pub(super) struct Path<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
@@ -55,7 +55,7 @@ fn in_path(error: &PathRejection) -> String {
     }
 }
 
-/// As axum's.
+/// axum's `Query`, which refuses with words for people.
 pub(super) struct Query<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Form, S: Send + Sync> FromRequestParts<S> for Query<T> {
@@ -78,6 +78,8 @@ fn explained(said: &str, form: &str) -> String {
     let said = said.split_once(": ").map_or(said, |(_, said)| said);
     let said = said.split_once(", expected ").map_or(said, |(said, _)| said);
     let said = said.rsplit_once(" at line ").map_or(said, |(said, _)| said);
+    // The beginnings of serde's errors.
+    // The beginnings of serde's errors.
     let words = [
         ("invalid type: ", ""),
         ("invalid value: ", ""),

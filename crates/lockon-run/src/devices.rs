@@ -33,7 +33,6 @@ const AVOIDED: Duration = Duration::from_mins(1);
 
 impl Load {
     fn get() -> MutexGuard<'static, Self> {
-        // It is consistent at every moment.
         LOAD.lock()
     }
 }
@@ -348,7 +347,7 @@ impl Devices {
     }
 }
 
-/// The GPU of a choice; `None` for the CPU.
+/// The number of the GPU that a choice names, or `auto_gpu` if it names none.
 fn gpu_of(choice: BackendChoice, auto_gpu: usize) -> usize {
     match choice {
         BackendChoice::Cpu | BackendChoice::Auto => auto_gpu,

@@ -15,8 +15,7 @@ const STEP: gst::ClockTime = gst::ClockTime::from_mseconds(10);
 /// shift its frames in time.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// Maximum number of doublings: a latency that had to rise again after it fell waits twice as long each time.
-/// So a search that is sometimes slow does not change the latency endlessly.
+/// Maximum number of doublings: after each rise that follows a fall, the next fall waits twice as long. So a search that is sometimes slow does not change the latency endlessly.
 const MOST_DOUBLINGS: u32 = 5;
 
 /// Measures how long frames stay.
@@ -70,7 +69,7 @@ impl Stay {
         true
     }
 
-    /// The minimum delay of a frame after the element. A search that keeps up takes a frame's duration or
+    /// The minimum latency to report. A search that keeps up takes a frame's duration or
     /// less; it is more only if frames stayed longer, in whole durations and never more than `room` of them.
     pub(super) fn least(&self, room: u64) -> gst::ClockTime {
         self.latency_of(self.longest, room)
@@ -102,7 +101,6 @@ struct Stopwatch {
 
 impl ExcludedTime {
     fn lock(&self) -> MutexGuard<'_, Stopwatch> {
-        // Nothing panics while it holds the lock.
         lock(&self.0)
     }
 

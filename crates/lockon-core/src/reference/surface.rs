@@ -1,4 +1,4 @@
-//! A picture that lies on no device, but gives only what one gives: windows, shrunken pictures, boxes.
+//! A stand-in for a picture on a device: pixels on the host, and the answers of a device by the definition.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -37,19 +37,20 @@ pub(super) fn check_appsrc(launch: &Launch, pipeline: &gst::Pipeline) -> Result<
     }
 }
 
-/// Lets ends without a clock start before their first frame. After a tee, an encoder with lookahead gives no
-/// frame until it has many, while another end that waits with its first frame blocks the tee: the pipeline
+/// Lets sinks with `sync=false` start without a first frame (`async=false`). After a tee, an encoder with lookahead gives no
+/// frame until it has many, while another sink that waits with its first frame blocks the tee: the pipeline
 /// would wait for ever, as in `gst-launch-1.0`.
 pub(super) fn start_without_preroll(pipeline: &gst::Pipeline) {
-    for end in pipeline.iterate_sinks().into_iter().flatten() {
-        let has = |property: &str| end.has_property_with_type(property, bool::static_type());
-        if has("sync") && has("async") && !end.property::<bool>("sync") {
-            end.set_property("async", false);
+    for sink in pipeline.iterate_sinks().into_iter().flatten() {
+        let has = |property: &str| sink.has_property_with_type(property, bool::static_type());
+        if has("sync") && has("async") && !sink.property::<bool>("sync") {
+            sink.set_property("async", false);
         }
     }
 }
 
-/// Sets properties of the appsrc that are not in the text, because users replace it by videotestsrc.
+/// Sets what only an appsrc has, which is not in the text: users who try the text put videotestsrc in its
+/// place.
 pub(crate) fn prepare(appsrc: &gst_app::AppSrc, info: &gst_video::VideoInfo, is_live: bool) {
     appsrc.set_caps(info.to_caps().ok().as_ref());
     appsrc.set_format(gst::Format::Time);
@@ -66,7 +67,7 @@ pub(crate) fn prepare(appsrc: &gst_app::AppSrc, info: &gst_video::VideoInfo, is_
     }
 }
 
-/// Counts frames that the appsrc drops: it accepts every frame, and drops the newest waiting one.
+/// Counts frames that leave the appsrc. The others that were pushed were dropped.
 pub(super) fn count_drops(appsrc: &gst_app::AppSrc, shown: &Arc<Shown>) {
     let Some(pad) = appsrc.static_pad("src") else { return };
     let shown = shown.clone();

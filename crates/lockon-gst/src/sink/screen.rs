@@ -14,10 +14,9 @@ pub fn display_launch(is_live: bool) -> Launch {
 }
 
 /// The error if a pipeline cannot open a window.
-pub(crate) const NO_WINDOW: &str =
-    "no window can be opened: nothing answers at DISPLAY or WAYLAND_DISPLAY that GStreamer has an output for";
+pub(crate) const NO_WINDOW: &str = "no window can be opened: no display server that GStreamer can show frames on answers at DISPLAY or WAYLAND_DISPLAY";
 
-/// The remedy if there is no screen.
+/// Appended to the error if there is no screen, with its blank.
 pub(super) const REMEDY: &str = " (-o FILE writes a file)";
 
 /// Checks that there is a desktop for a window; if not, the error ends with `remedy`.

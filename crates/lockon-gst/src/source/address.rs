@@ -84,7 +84,7 @@ impl Uri {
         host.is_none_or(|host| host == "localhost").then_some(path)
     }
 
-    /// Its server's host, in lower case, if every reader of the address finds the same one: nothing is
+    /// Its server's host, in lower case; `None` if another parser could take another host for it: nothing is
     /// escaped in front of the path, and the login, if any, is a plain name.
     pub fn plain_host(&self) -> Option<String> {
         let (_, rest) = self.0.split_once("://")?;
@@ -135,7 +135,7 @@ impl Uri {
         (!host.is_empty()).then_some((host, port?))
     }
 
-    /// Host, which may be empty, and port, if it has one or its scheme a usual one.
+    /// Host, which may be empty, and port: the one in it, else the usual one of its scheme.
     fn server(&self) -> Option<(String, Option<u16>)> {
         let (_, rest) = self.0.split_once("://")?;
         let host = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];

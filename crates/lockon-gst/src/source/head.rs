@@ -20,8 +20,7 @@ use lockon_core::locks::{Ranked, lock};
 /// Maximum access units that are searched for a display orientation. It comes with the first key frame.
 const LOOKED_AT: u32 = 32;
 
-/// Maximum access units that are skipped: a stream without a key frame in these has none, and all later ones
-/// are shown.
+/// Maximum access units that are skipped: after so many without a key frame the rest is decoded as it comes.
 const MOST_SKIPPED: u32 = 600;
 
 /// Maximum buffers of a raw stream that are searched for its parameter sets.
@@ -146,7 +145,7 @@ impl Beginning {
         let is_key = !buffer.flags().contains(gst::BufferFlags::DELTA_UNIT) || said.is_recovery_point;
         if !self.has_begun && !is_key && self.skipped < MOST_SKIPPED {
             self.skipped += 1;
-            // The bindings release a buffer that is dropped, and GStreamer 1.22 would release it once more.
+            // Not `Drop`: the bindings and GStreamer 1.22 would both release the buffer.
             return gst::PadProbeReturn::Handled;
         }
         let skipped = self.skipped + head.dropped.load(Ordering::Relaxed);
@@ -203,7 +202,7 @@ impl RawBeginning {
                 rest = &rest[at..];
                 break;
             };
-            // The first bit of a picture's first slice marks it.
+            // A slice is its picture's first if the first bit behind its header is set.
             let (is_parameters, is_picture, slice) = if is_h265 {
                 let kind = header[0] >> 1 & 0x3F;
                 (kind == 33, kind < 32, header[2])
@@ -310,7 +309,7 @@ fn unescaped(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn read_sei(mut bytes: &[u8], said: &mut Said) {
-    // The last byte ends the unit.
+    // The last byte is the unit's trailing bits.
     while bytes.len() > 2 {
         let Some((kind, rest)) = long_number(bytes) else { return };
         let Some((size, rest)) = long_number(rest) else { return };

@@ -464,8 +464,7 @@ fn damaged_packets_are_counted_and_decoding_goes_on() {
         let (from, to) = (bytes.len() / 3, bytes.len() * 2 / 3);
         bytes[from..to].iter_mut().step_by(5000).for_each(|byte| *byte ^= 0xFF);
         std::fs::write(&path, bytes).unwrap();
-        // Other sources may be open at the same time: it is not known which source each of several threads
-        // works for.
+        // One thread of the decoder: errors of several cannot be assigned to a source while others are open.
         let spec = |path| SourceSpec { decoder_threads: Some(1), ..spec(Input::File(path)) };
         let whole = clip(&folder, "whole.mkv", &format!("{video} ! x264enc key-int-max=10 ! matroskamux"));
         let mut beside = open(&spec(whole)).unwrap();
@@ -908,7 +907,7 @@ fn a_file_at_its_own_speed_begins_when_its_second_frame_is_asked_for() {
     let video = "videotestsrc num-buffers=30 ! video/x-raw,width=64,height=48,framerate=30/1";
     let path = clip(&folder, "a.mkv", &format!("{video} ! x264enc ! h264parse ! matroskamux"));
     let mut source = open(&SourceSpec { live: Some(true), ..spec(Input::File(path)) }).unwrap();
-    // As a device does that is opened first, and then opens slowly.
+    // As while a device opens slowly.
     std::thread::sleep(Duration::from_millis(400));
     let mut indices = vec![wait(&mut source).meta.index];
     std::thread::sleep(Duration::from_millis(400));

@@ -25,7 +25,7 @@ impl NumberedName {
     }
 }
 
-/// The `%d` or `%0Nd` of a pattern; `%%` is a percent sign.
+/// Parses a name with one `%d` or `%0Nd`, in which `%%` is a percent sign; `None` if it has none or two.
 pub(crate) fn number_of(pattern: &str) -> Option<NumberedName> {
     let mut found = None;
     let mut rest = pattern;
