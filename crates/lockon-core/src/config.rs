@@ -119,10 +119,13 @@ impl Kernel {
 
     /// True if it computes thresholds of this method.
     pub fn makes(self, method: ThresholdMethod) -> bool {
-        match self {
-            Self::Ncc(_) => false,
-            Self::Gaussian(_) => matches!(method, ThresholdMethod::Gaussian { .. }),
-            Self::Box(_) => !matches!(method, ThresholdMethod::Gaussian { .. }),
+        match method {
+            ThresholdMethod::Gaussian { .. } => matches!(self, Self::Gaussian(_)),
+            ThresholdMethod::Mean { .. }
+            | ThresholdMethod::Sauvola { .. }
+            | ThresholdMethod::Niblack { .. } => {
+                matches!(self, Self::Box(_))
+            }
         }
     }
 }

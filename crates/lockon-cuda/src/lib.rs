@@ -377,7 +377,9 @@ impl Work {
 fn tell_replaced(method: ThresholdMethod, taken: Kernel, asked: Kernels) {
     let asked = match method {
         ThresholdMethod::Gaussian { .. } => asked.gaussian.map(Kernel::Gaussian),
-        _ => asked.boxes.map(Kernel::Box),
+        ThresholdMethod::Mean { .. } | ThresholdMethod::Sauvola { .. } | ThresholdMethod::Niblack { .. } => {
+            asked.boxes.map(Kernel::Box)
+        }
     };
     if let Some(asked) = asked.filter(|asked| *asked != taken) {
         tracing::info!("the {} threshold is not for {asked}: {taken} is taken", method.name());

@@ -113,11 +113,22 @@ impl RecentEvents {
 mod tests {
     use super::*;
     use lockon_core::results::Track;
+    use lockon_core::track_events::TrackEventKind;
 
     fn record(frame: u64, ids: impl Iterator<Item = u32>) -> FrameRecord {
         let track = |id| Track { id, x: 10.0, y: 10.0, w: 20.0, h: 20.0, ..Track::default() };
         let pts_ns = Some(frame * 40_000_000);
         FrameRecord { frame, pts_ns, tracks: ids.map(track).collect(), ..FrameRecord::default() }
+    }
+
+    #[test]
+    fn the_api_describes_every_kind_of_event() {
+        let api: serde_json::Value = serde_json::from_str(include_str!("page/openapi.json")).unwrap();
+        let kinds = TrackEventKind::ALL.map(TrackEventKind::name);
+        assert_eq!(
+            api["components"]["schemas"]["Event"]["properties"]["event"]["enum"],
+            serde_json::json!(kinds)
+        );
     }
 
     #[test]
