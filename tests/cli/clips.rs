@@ -12,7 +12,7 @@ impl Place {
         place.gst(&format!(
             "concat name=all ! identity single-segment=true ! x264enc pass=qual quantizer=10 key-int-max=10 ! mp4mux name=mux ! filesink location={} \
              {ball} ! all. {none} ! all. {ball} ! all. \
-             audiotestsrc num-buffers=310 samplesperbuffer=960 ! audio/x-raw,rate=48000,channels=1 ! opusenc ! mux.",
+             audiotestsrc num-buffers=310 samplesperbuffer=960 ! audio/x-raw,rate=48000,channels=1 ! avenc_aac ! mux.",
             place.path("appears.mp4").display()
         ));
         place
@@ -29,7 +29,7 @@ impl Place {
                 .unwrap();
             String::from_utf8_lossy(&counted.stdout).matches("chain ").count()
         };
-        (self.play(file), count("audio/x-opus"))
+        (self.play(file), count("audio/mpeg"))
     }
 }
 
@@ -60,7 +60,10 @@ fn each_appearance_is_a_row_and_a_clip_that_is_copied_with_its_sound() {
         let (pictures, sounds) = place.streams(clip);
         assert!((40..50).contains(&pictures), "{clip}: {pictures}");
         let seconds = pictures as f64 / 25.0;
-        assert!((sounds as f64 * 0.02 - seconds).abs() < 0.1, "{clip}: {sounds} packets for {seconds} s");
+        assert!(
+            (sounds as f64 * 1024.0 / 48_000.0 - seconds).abs() < 0.1,
+            "{clip}: {sounds} packets for {seconds} s"
+        );
     }
     assert!(!place.path("ball-3.mp4").exists());
     // Files that exist are not lost.

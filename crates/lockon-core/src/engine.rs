@@ -371,7 +371,6 @@ impl Engine<'_> {
 
     /// Waits for the results of the oldest frame in flight, asks the tracker about it, and writes its record.
     /// If the backend fails, tracker and statistics are as if it had not been called. An error of the frame's
-    /// own picture comes after them; it ends the run, because such frames exist only without a spare device. An error of the frame's
     /// own picture comes after them; it ends the run, because such frames exist only without a spare device.
     fn decide(&mut self, run: &mut Run) -> Result<Arc<FrameRecord>> {
         let Run { open, findings, records, stats, redone, paused, in_flight, .. } = run;

@@ -1,9 +1,9 @@
 //! Reports events of tracks to other programs: as lines, to a web server, to an MQTT broker.
 //!
 //! The engine is synchronous and never waits for any of these. A sink between them finds the events
-//! ([`lockon_core::track_events`]) and puts them into a queue for each receiver. Each receiver has a thread. If
-//! a receiver is away or slow, its queue fills; then the oldest events are lost and counted. A receiver that
-//! fails gets no more events, and the others continue. The end of a run waits for the rest, at most
+//! ([`lockon_core::track_events`]) and puts them into a queue for each receiver. Each receiver has a thread.
+//! If a receiver is away or slow, its queue fills; then the oldest events are lost and counted. A receiver
+//! that fails gets no more events, and the others continue. The end of a run waits for the rest, at most
 //! [`FAREWELL`].
 //!
 //! | file | job |

@@ -299,7 +299,8 @@ impl Clips {
         let probe = wanted.pattern.replace("{name}", "probe").replace("{n}", "0");
         lockon_core::files::check_writable(Path::new(&probe))?;
         if let Some(file) = &wanted.file
-            && let Err(reason) = copying::check(file, Path::new(&wanted.pattern), control)
+            && let Err(reason) =
+                copying::check(file, Path::new(&wanted.pattern), wanted.sound.is_some(), control)
         {
             control.check()?;
             tracing::warn!("--cut: clips are encoded, not copied from {}: {reason}", text::path(file));

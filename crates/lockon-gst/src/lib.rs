@@ -1,4 +1,5 @@
-//! The GStreamer seam: video comes in, is shown and is written here. Program and engine name GStreamer nowhere else.
+//! The GStreamer seam: video comes in, is shown and is written here. The program and the engine name
+//! GStreamer nowhere else.
 //!
 //! [`launch`] makes pipelines from gst-launch text (most of it lies in `pipelines/*.launch`) and holds them
 //! while they run. [`source`] hands decoded frames to the engine; [`sink`] takes them back with their
@@ -23,6 +24,7 @@ pub mod doctor;
 pub mod jpeg;
 pub mod launch;
 pub mod log;
+mod packet_times;
 pub mod pick;
 mod pinned;
 mod random_access;

@@ -1,5 +1,5 @@
-//! Parts of an HTTP request, with errors that name the wrong part and the expected form. Errors of axum and serde
-//! name Rust types instead.
+//! Parts of an HTTP request, with errors that name the wrong part and the expected form. Errors of axum and
+//! serde name Rust types instead.
 
 use axum::Json;
 use axum::extract::path::ErrorKind;
@@ -78,7 +78,6 @@ fn explained(said: &str, form: &str) -> String {
     let said = said.split_once(": ").map_or(said, |(_, said)| said);
     let said = said.split_once(", expected ").map_or(said, |(said, _)| said);
     let said = said.rsplit_once(" at line ").map_or(said, |(said, _)| said);
-    // The beginnings of serde's errors.
     // The beginnings of serde's errors.
     let words = [
         ("invalid type: ", ""),

@@ -68,9 +68,9 @@ impl Engine<'_> {
         self.open_for(run, &self.work(run), &frame.format, false, None)
     }
 
-    /// Opens a device for some work: the spare one if the run's device was lost before, else the run's. With `may_cut`
-    /// frames that are too small are no error: templates that do not fit into them are not searched, and this
-    /// is logged.
+    /// Opens a device for some work: the spare one if the run's device was lost before, else the run's. With
+    /// `may_cut` frames that are too small are no error: templates that do not fit into them are not
+    /// searched, and this is logged.
     fn open_for(
         &self,
         run: &Run,

@@ -129,6 +129,11 @@ impl Container {
         }
     }
 
+    /// It stores when frames are shown.
+    pub(crate) fn has_times(&self) -> bool {
+        !self.is_constant_rate
+    }
+
     /// The kind of a video file, by its extension.
     pub(crate) fn of(path: &Path) -> Result<&'static Self> {
         let extension = path.extension().unwrap_or_default().to_ascii_lowercase();

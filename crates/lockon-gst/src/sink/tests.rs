@@ -123,7 +123,7 @@ pub(crate) fn constant(frames: u64, (n, d): (u64, u64)) -> Vec<u64> {
 }
 
 pub(crate) struct Decoded {
-    pts: u64,
+    pub(crate) pts: u64,
     size: Size,
     /// Mean luma.
     mean: f64,

@@ -2,6 +2,8 @@
 
 use gst::prelude::*;
 
+use crate::source::codec_of;
+
 /// Sample rate of encoded sound. All of these encoders support it, and their delay is counted in it.
 const RATE: i32 = 48_000;
 
@@ -92,9 +94,20 @@ impl Encoder {
     }
 }
 
-/// The usual name, else the caps' own.
-pub(super) fn codec_name(caps: &gst::Caps) -> String {
+/// True for sound that the container's muxer takes and writes wrongly.
+///
+/// The MP4 muxer of GStreamer 1.22 writes the header of Opus with its bytes swapped: ffmpeg and players based
+/// on it leave out the first 0.3 s.
+pub(crate) fn is_damaged_in(caps: &gst::Caps, container: &str) -> bool {
+    container == "mp4" && caps.structure(0).is_some_and(|structure| structure.name() == "audio/x-opus")
+}
+
+/// A name that people know, else the caps' own.
+pub(crate) fn codec_name(caps: &gst::Caps) -> String {
     let Some(structure) = caps.structure(0) else { return "sound of unknown type".to_owned() };
+    if !structure.name().starts_with("audio/") {
+        return codec_of(structure);
+    }
     match (structure.name().as_str(), structure.get::<i32>("mpegversion"), structure.get::<i32>("layer")) {
         ("audio/mpeg", Ok(1), Ok(3)) => "MP3".to_owned(),
         ("audio/mpeg", Ok(1), Ok(layer)) => format!("MPEG audio layer {layer}"),
@@ -106,6 +119,7 @@ pub(super) fn codec_name(caps: &gst::Caps) -> String {
         ("audio/x-opus", ..) => "Opus".to_owned(),
         ("audio/x-flac", ..) => "FLAC".to_owned(),
         ("audio/x-ac3", ..) => "AC-3".to_owned(),
+        ("audio/x-alac", ..) => "ALAC".to_owned(),
         (name, ..) => name.trim_start_matches("audio/").trim_start_matches("x-").to_owned(),
     }
 }

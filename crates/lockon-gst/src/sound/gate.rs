@@ -166,11 +166,7 @@ pub(super) fn output_segment() -> gst::Event {
 /// Time since the beginning of the video; below zero for parts that an edit list cuts off in front of it.
 fn stream_time(pad: &gst::Pad, pts: Option<gst::ClockTime>) -> Option<i64> {
     let segment = pad.sticky_event::<gst::event::Segment>(0)?;
-    let segment = segment.segment().downcast_ref::<gst::ClockTime>()?.to_owned();
-    Some(match segment.to_stream_time_full(pts?)? {
-        gst::Signed::Positive(time) => i64::try_from(time.nseconds()).unwrap_or(i64::MAX),
-        gst::Signed::Negative(time) => -i64::try_from(time.nseconds()).unwrap_or(i64::MAX),
-    })
+    crate::source::stream_time(segment.segment(), pts?)
 }
 
 /// Gives packets their times in an output that begins at `origin` of the input; one without a time, the first

@@ -26,16 +26,17 @@ use gst::prelude::*;
 
 use super::launch;
 use crate::source::keep_to_file;
-use encode::{Encoder, codec_name, codec_name_for};
+use encode::{Encoder, codec_name_for};
 use lockon_core::error::{Error, Result};
 use lockon_core::{still, text};
 
+pub(super) use encode::{codec_name, is_damaged_in};
 pub(super) use gate::Gate;
 
 mod encode;
 mod gate;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod unknown;
 
 /// How long the demuxer may take to find the file's streams. It reads the file's head only; a network drive
@@ -344,7 +345,8 @@ fn take(pad: &gst::Pad, bin: &gst::Bin, queue: &gst::Element, wanted: &Wanted, g
     if caps.can_intersect(&aac) && wanted.accepted.can_intersect(&aac) {
         return unpack_aac(pad, bin, queue);
     }
-    if wanted.accepted.can_intersect(&caps) {
+    let is_damaged = is_damaged_in(&caps, wanted.container);
+    if wanted.accepted.can_intersect(&caps) && !is_damaged {
         return pad.link(&entry).is_ok();
     }
     let Some(encoder) = Encoder::for_container(wanted.container) else {
@@ -354,8 +356,10 @@ fn take(pad: &gst::Pad, bin: &gst::Bin, queue: &gst::Element, wanted: &Wanted, g
         Ok(()) => {
             gate.set_delay(encoder.delay_ns());
             let (codec, container) = (codec_name(&caps), wanted.container);
+            let why =
+                if is_damaged { "is not read correctly by all players in an" } else { "does not fit an" };
             tracing::info!(
-                "{container} cannot hold {codec}: the sound is encoded again as {}",
+                "{codec} {why} .{container}: the sound is encoded again as {}",
                 codec_name_for(container)
             );
             true

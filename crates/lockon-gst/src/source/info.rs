@@ -392,7 +392,7 @@ impl StreamInfo {
 }
 
 /// The usual name of the codec of these caps; else the caps' own name.
-fn codec_of(caps: &gst::StructureRef) -> String {
+pub(crate) fn codec_of(caps: &gst::StructureRef) -> String {
     let version = caps.get::<i32>("mpegversion").unwrap_or_default();
     let format = || caps.get::<String>("format").unwrap_or_default();
     match caps.name().as_str() {

@@ -53,11 +53,13 @@ pub(crate) use decoder::keep_to_file;
 pub(crate) use decoder::nvidia_codecs;
 pub use image_sequence::Pictures;
 pub(crate) use image_sequence::{NumberedName, number_of};
+pub(crate) use info::codec_of;
 pub use info::{SourceInfo, StreamInfo, StreamKind};
 pub use input::Input;
 pub use login::Login;
 pub use picture::{MAX_SIDE, Mapper, describe, formats, is_gathered};
 pub use spec::{CameraMode, DEFAULT_JITTER_MS, SourceSpec};
+pub(crate) use times::stream_time;
 pub use times::{PtsInterpolator, presentation_time};
 
 mod adapt;

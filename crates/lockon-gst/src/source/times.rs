@@ -72,6 +72,16 @@ pub fn presentation_time(
     Some(segment.and_then(time).unwrap_or(pts).nseconds())
 }
 
+/// The place of a packet in the video, in nanoseconds; below zero for what an edit list cuts off in front,
+/// and for frames that are decoded before the first one is shown.
+pub(crate) fn stream_time(segment: &gst::Segment, time: gst::ClockTime) -> Option<i64> {
+    let segment = segment.downcast_ref::<gst::ClockTime>()?;
+    Some(match segment.to_stream_time_full(time)? {
+        gst::Signed::Positive(time) => i64::try_from(time.nseconds()).unwrap_or(i64::MAX),
+        gst::Signed::Negative(time) => -i64::try_from(time.nseconds()).unwrap_or(i64::MAX),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

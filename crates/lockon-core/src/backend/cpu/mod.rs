@@ -1,5 +1,5 @@
-//! The CPU backend: slots as on a GPU, with a worker thread in the device's place. Two channels pass them back
-//! and forth, because the worker owns a slot while it works.
+//! The CPU backend: slots as on a GPU, with a worker thread in the device's place. Two channels pass them
+//! back and forth, because the worker owns a slot while it works.
 //!
 //! The worker takes submitted slots in order and does their standing work on a pool of threads, rows across
 //! threads, while the engine's thread runs the tracker, calls the sinks and fetches the next frame.
