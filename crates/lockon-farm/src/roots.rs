@@ -434,7 +434,10 @@ impl Roots {
             Input::Camera(_) if !self.allowed.contains(&Allowed::Camera) => {
                 Err(self.not_allowed(&input.to_string(), "camera"))
             }
-            _ => Ok(()),
+            // Files and pictures are checked when they are opened, texts of pipelines before this.
+            Input::File(_) | Input::Pictures(_) | Input::Camera(_) | Input::Launch(_) | Input::Stdin => {
+                Ok(())
+            }
         }
     }
 
