@@ -1,5 +1,5 @@
-//! The locks of the code beside the tables of `docs/threads.md`: names and ranks. That ranks rise is checked by
-//! `lockon_core::locks` itself, at each lock that any test takes.
+//! The locks of the code beside the tables of `docs/threads.md`: names and ranks. That ranks rise is checked
+//! by `lockon_core::locks` itself, at each lock that any test takes.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -115,7 +115,8 @@ fn name_of(line: &str, before: &[&str]) -> Option<String> {
     Some(format!("{}::{field}", word(owner.strip_prefix("struct ")?)))
 }
 
-/// Locks in the tables of the section `Locks`: names in code font in the column `lock`, ranks in that before it.
+/// Locks in the tables of the section `Locks`: names in code font in the column `lock`, ranks in that before
+/// it.
 fn listed(text: &str) -> BTreeSet<Lock> {
     let section = text.split("\n## Locks\n").nth(1).expect("a section Locks");
     let section = section.split("\n## ").next().expect("it has a text");

@@ -30,6 +30,22 @@ fn signal(child: &Child, name: &str) {
     assert!(sent.unwrap().success());
 }
 
+/// Waits until the run has a handler for SIGTERM.
+#[cfg(target_os = "linux")]
+fn await_handler(child: &Child) {
+    const TERM: u32 = 15;
+    let begun = Instant::now();
+    let is_ready = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or_default();
+        u64::from_str_radix(caught.trim(), 16).is_ok_and(|caught| caught >> (TERM - 1) & 1 == 1)
+    };
+    while !is_ready() {
+        assert!(begun.elapsed() < LONG, "it does not begin");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Waits for the end. Returns the exit code, how long it took from now, and what the run printed.
 fn end_of(mut child: Child) -> (Option<i32>, Duration, String) {
     let asked = Instant::now();
@@ -49,7 +65,7 @@ fn end_of(mut child: Child) -> (Option<i32>, Duration, String) {
 }
 
 #[test]
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 fn signals_are_heard_while_a_pipe_with_orders_is_silent() {
     let place = place_with_thing(20);
     assert!(Command::new("mkfifo").arg(place.path("orders.jsonl")).status().unwrap().success());
@@ -64,7 +80,9 @@ fn signals_are_heard_while_a_pipe_with_orders_is_silent() {
         // Opening waits for the reader.
         let writer = has_writer
             .then(|| std::fs::OpenOptions::new().write(true).open(place.path("orders.jsonl")).unwrap());
-        std::thread::sleep(Duration::from_millis(800));
+        await_handler(&child);
+        // It reaches the orders shortly after, and what comes before hears signals too.
+        std::thread::sleep(Duration::from_millis(300));
         signal(&child, "TERM");
         let (code, took, said) = end_of(child);
         assert_eq!(code, Some(143), "{has_writer}: {said}");

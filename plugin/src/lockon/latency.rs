@@ -15,7 +15,8 @@ const STEP: gst::ClockTime = gst::ClockTime::from_mseconds(10);
 /// shift its frames in time.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// Maximum number of doublings: after each rise that follows a fall, the next fall waits twice as long. So a search that is sometimes slow does not change the latency endlessly.
+/// Maximum number of doublings: after each rise that follows a fall, the next fall waits twice as long. So
+/// a search that is sometimes slow does not change the latency endlessly.
 const MOST_DOUBLINGS: u32 = 5;
 
 /// Measures how long frames stay.

@@ -37,9 +37,9 @@ pub(super) fn check_appsrc(launch: &Launch, pipeline: &gst::Pipeline) -> Result<
     }
 }
 
-/// Lets sinks with `sync=false` start without a first frame (`async=false`). After a tee, an encoder with lookahead gives no
-/// frame until it has many, while another sink that waits with its first frame blocks the tee: the pipeline
-/// would wait for ever, as in `gst-launch-1.0`.
+/// Lets sinks with `sync=false` start without a first frame (`async=false`). After a tee, an encoder with
+/// lookahead gives no frame until it has many, while another sink that waits with its first frame blocks the
+/// tee: the pipeline would wait for ever, as in `gst-launch-1.0`.
 pub(super) fn start_without_preroll(pipeline: &gst::Pipeline) {
     for sink in pipeline.iterate_sinks().into_iter().flatten() {
         let has = |property: &str| sink.has_property_with_type(property, bool::static_type());
