@@ -148,7 +148,7 @@ fn a_rust_that_is_too_old_is_told_before_anything_is_installed() {
 /// `cargo test`.
 fn copy_to_test(tests: &str) -> Copy {
     let copy = Copy::new();
-    for name in ["setup", "compile-kernels.sh", "performance-tables", "plot-fleet"] {
+    for name in ["setup", "compile-kernels.sh", "performance-tables", "plot-fleet", "check-packages"] {
         script(&copy.project().join("scripts").join(name), "");
     }
     copy.program("cargo", &format!("case \"$*\" in\n  'deny --version') exit 1 ;;\n{tests}\nesac"));
