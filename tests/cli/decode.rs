@@ -113,6 +113,19 @@ fn frames_that_a_converter_cannot_read_end_the_run_with_one_error() {
 }
 
 #[test]
+fn pictures_in_a_row_without_a_container_get_times_that_are_marked() {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    place.gst(
+        "videotestsrc num-buffers=6 ! video/x-raw,width=96,height=64 ! jpegenc ! filesink location=a.mjpeg",
+    );
+    succeeds(place.lockon(&format!("run a.mjpeg {WORK}")));
+    let records = place.records("out.jsonl");
+    let times: Vec<_> = frames(&records).iter().map(|frame| frame["pts_ns"].as_u64()).collect();
+    assert_eq!(times, (0..6).map(|n| Some(n * 40_000_000)).collect::<Vec<_>>());
+    assert_eq!(frames(&records)[5]["pts_interpolated"], true);
+}
+
+#[test]
 fn a_file_without_sound_is_split_without_a_word_of_sound() {
     let place = Place { dir: tempfile::tempdir().unwrap() };
     let mut both = Vec::new();

@@ -109,6 +109,9 @@ const SHORTFALL: Duration = Duration::from_secs(1);
 /// An end this soon after a resource's warning is its consequence.
 const TROUBLE: Duration = Duration::from_secs(5);
 
+/// Frames a second of a bare stream that states neither rate nor times, such as JPEG pictures in a row.
+const ASSUMED_RATE: (i32, i32) = (25, 1);
+
 /// Frames of a video, in order. Dropping it stops the pipeline and waits for its threads.
 pub struct VideoSource {
     connection: Connection,
@@ -122,6 +125,8 @@ pub struct VideoSource {
     duration_ns: Option<u64>,
     /// The length that the file's container states.
     stated_ns: Option<u64>,
+    /// The frame rate of a bare stream that states none.
+    assumed_rate: Option<(i32, i32)>,
     /// The missing part of the file, reported after the existing frames.
     truncation: Option<Truncation>,
     /// The time when the last frame was delivered, or the source opened.
@@ -494,7 +499,11 @@ impl VideoSource {
             self.offset_ns = next.cast_signed() - own.cast_signed();
         }
         let own = own.map(|own| own.saturating_add_signed(self.offset_ns));
-        let (pts_ns, is_pts_interpolated) = self.times.next(own, self.connection.format.frame_rate);
+        let frame_rate = match self.connection.format.frame_rate {
+            (0, _) => self.assumed_rate.unwrap_or((0, 1)),
+            stated => stated,
+        };
+        let (pts_ns, is_pts_interpolated) = self.times.next(own, frame_rate);
         let duration_ns = buffer.duration().map(gst::ClockTime::nseconds);
         let meta = FrameMeta { index, pts_ns, duration_ns, arrived: at };
         let damage = gst::BufferFlags::DISCONT | gst::BufferFlags::CORRUPTED;

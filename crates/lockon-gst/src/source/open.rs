@@ -32,7 +32,10 @@ use super::reconnect::ResumePoint;
 use super::skip;
 use super::spec::decoding_element;
 use super::streams::Streams;
-use super::{Connection, Decoder, Input, LOG, Mapper, PtsInterpolator, SourceSpec, SourceState, VideoSource};
+use super::{
+    ASSUMED_RATE, Connection, Decoder, Input, LOG, Mapper, PtsInterpolator, SourceSpec, SourceState,
+    VideoSource,
+};
 use crate::cuda::Surfaces;
 use crate::cut;
 use crate::damage::{self, Company};
@@ -456,8 +459,10 @@ impl Prerolled {
                 .map_err(|error| in_words_of_the_input(error, &spec.input))?;
         }
         let truncation = spec.file().and_then(|path| truncated::truncation(&path));
-        let stated_ns =
-            duration_ns.filter(|_| spec.file().is_some() && super::info::has_container(running.pipeline()));
+        let is_file = spec.file().is_some();
+        let has_container = super::info::has_container(running.pipeline());
+        let stated_ns = duration_ns.filter(|_| is_file && has_container);
+        let assumed_rate = (is_file && !has_container).then_some(ASSUMED_RATE);
         let connection = Connection {
             samples,
             running,
@@ -489,6 +494,7 @@ impl Prerolled {
             is_paused,
             duration_ns,
             stated_ns,
+            assumed_rate,
             truncation,
             heard: Instant::now(),
             times: PtsInterpolator::default(),

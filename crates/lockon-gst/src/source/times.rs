@@ -1,7 +1,5 @@
 //! The time of a frame: from its segment, or continued from the frames before.
 
-use lockon_core::frame::USUAL_INTERVAL_NS;
-
 /// Gives every frame a time: its own, or one that continues the times before.
 #[derive(Debug, Default)]
 pub struct PtsInterpolator {
@@ -42,7 +40,7 @@ impl PtsInterpolator {
         });
         self.stands_at = self.stands_at.or(own);
         let next = || match self.last {
-            Some(last) => Some(last + nominal.or(self.step).unwrap_or(USUAL_INTERVAL_NS)),
+            Some(last) => Some(last + nominal.or(self.step)?),
             // Times from a rate begin at zero.
             None => nominal.map(|_| 0),
         };
@@ -94,14 +92,6 @@ mod tests {
         assert_eq!(times.next(Some(0), (25, 1)), (Some(0), false));
         assert_eq!(times.next(Some(0), (25, 1)), (Some(40 * MS), true));
         assert_eq!(times.next(Some(0), (25, 1)), (Some(80 * MS), true));
-    }
-
-    #[test]
-    fn frames_behind_the_only_time_of_a_stream_without_a_rate_get_the_usual_interval() {
-        let mut times = PtsInterpolator::default();
-        assert_eq!(times.next(Some(0), (0, 1)), (Some(0), false));
-        assert_eq!(times.next(None, (0, 1)), (Some(40 * MS), true));
-        assert_eq!(times.next(None, (0, 1)), (Some(80 * MS), true));
     }
 
     #[test]
