@@ -8,7 +8,8 @@
 use gst::prelude::*;
 
 use crate::launch;
-use crate::source::presentation_time;
+use crate::nal::{self, Layout, Message};
+use crate::source::{has_container, picture_decoder, presentation_time};
 
 /// First distance from a place to the packets that are read: some seconds have a key frame mostly.
 const FIRST_BACK_NS: u64 = 4_000_000_000;
@@ -33,16 +34,16 @@ pub(crate) enum Index {
 impl Index {
     /// The index of a file, from the elements that read it.
     pub(crate) fn of(pipeline: &gst::Pipeline) -> Self {
-        let (mut has_demuxer, mut is_stream) = (false, false);
+        let mut is_stream = false;
         for factory in pipeline.iterate_recurse().into_iter().flatten().filter_map(|it| it.factory()) {
             match factory.name().as_str() {
                 "tsdemux" => return Self::Times,
                 "mpegpsdemux" => return Self::Nothing,
                 "h264parse" | "h265parse" | "mpegvideoparse" | "mpeg4videoparse" => is_stream = true,
-                _ => has_demuxer |= factory.metadata("klass").is_some_and(|class| class.contains("Demux")),
+                _ => {}
             }
         }
-        if is_stream && !has_demuxer { Self::Nothing } else { Self::KeyFrames }
+        if is_stream && !has_container(pipeline) { Self::Nothing } else { Self::KeyFrames }
     }
 }
 
@@ -82,7 +83,7 @@ enum Start {
 /// none. `next` returns the next packet of the video in such a file.
 ///
 /// # Errors
-/// Those of `next`.
+/// Errors of `next`.
 pub(crate) fn last_before<E>(
     pipeline: &gst::Pipeline,
     ns: u64,
@@ -124,13 +125,7 @@ pub(crate) fn last_before<E>(
 /// Drops what the video decoder of a pipeline gets before a picture at this time, with which decoding can
 /// begin. False if there is no decoder.
 pub(crate) fn begin_with(pipeline: &gst::Pipeline, picture_ns: u64) -> bool {
-    let elements = pipeline.iterate_recurse().into_iter().flatten();
-    let is_decoder = |element: &gst::Element| {
-        let factory = element.factory();
-        let class = factory.as_ref().and_then(|factory| factory.metadata("klass")).unwrap_or_default();
-        class.contains("Codec/Decoder") && class.contains("Video")
-    };
-    let Some(pad) = elements.into_iter().find(is_decoder).and_then(|it| it.static_pad("sink")) else {
+    let Some(pad) = picture_decoder(pipeline).and_then(|decoder| decoder.static_pad("sink")) else {
         return false;
     };
     // Packets from before the seek do not come any more once it has returned, and they need no decoder.
@@ -153,49 +148,25 @@ pub(crate) fn begin_with(pipeline: &gst::Pipeline, picture_ns: u64) -> bool {
 
 /// Returns how a packet's picture, and all that are shown after it, can be decoded without earlier packets.
 fn start(caps: &gst::CapsRef, packet: &gst::BufferRef) -> Option<Start> {
-    let (structure, data) = (caps.structure(0)?, packet.map_readable().ok()?);
-    // Where the size of a unit's length is stated, units have a length in front of them.
-    let length = |at: usize| {
-        let description = structure.get::<gst::Buffer>("codec_data").ok()?;
-        Some(usize::from(description.map_readable().ok()?.get(at)? & 3) + 1)
-    };
-    match structure.name().as_str() {
-        "video/x-h264" => begins_h264(units(&data, length(4))),
-        "video/x-h265" => begins_h265(units(&data, length(21))),
-        "video/mpeg" if matches!(structure.get::<i32>("mpegversion"), Ok(1 | 2)) => begins_mpeg2(&data),
-        _ => None,
+    let data = packet.map_readable().ok()?;
+    if let Some(Layout { is_h265, length_bytes }) = Layout::of(caps) {
+        let units = nal::whole_units(&data, length_bytes);
+        return if is_h265 { begins_h265(units) } else { begins_h264(units) };
     }
-}
-
-/// The NAL units of a packet: each after its length in so many bytes, or after a start code.
-fn units(mut data: &[u8], length: Option<usize>) -> Vec<&[u8]> {
-    let mut units = Vec::new();
-    if let Some(length) = length {
-        while let Some((size, rest)) = data.split_at_checked(length) {
-            let size = size.iter().fold(0_usize, |size, &byte| size << 8 | usize::from(byte));
-            let Some((unit, behind)) = rest.split_at_checked(size) else { break };
-            units.push(unit);
-            data = behind;
-        }
-        return units;
-    }
-    let starts: Vec<usize> =
-        data.windows(3).enumerate().filter(|(_, code)| *code == [0, 0, 1]).map(|(at, _)| at).collect();
-    for (index, start) in starts.iter().enumerate() {
-        let end = starts.get(index + 1).copied().unwrap_or(data.len());
-        units.push(&data[start + 3..end]);
-    }
-    units
+    let structure = caps.structure(0)?;
+    let is_mpeg2 =
+        structure.name() == "video/mpeg" && matches!(structure.get::<i32>("mpegversion"), Ok(1 | 2));
+    if is_mpeg2 { begins_mpeg2(&data) } else { None }
 }
 
 /// An IDR picture, or one at which recovery begins and is complete and exact at once.
 fn begins_h264<'a>(units: impl IntoIterator<Item = &'a [u8]>) -> Option<Start> {
     let mut is_recovered = false;
     for unit in units {
-        match unit.first()? & 0x1f {
+        match nal::kind(*unit.first()?, false) {
             5 => return Some(Start::Fresh),
             1..=4 => return is_recovered.then_some(Start::Recovery),
-            6 => is_recovered |= is_exact_recovery(&unit[1..]),
+            6 => is_recovered |= is_exact_recovery(&nal::unescaped(&unit[1..])),
             _ => {}
         }
     }
@@ -203,37 +174,19 @@ fn begins_h264<'a>(units: impl IntoIterator<Item = &'a [u8]>) -> Option<Start> {
 }
 
 /// True if additional information (SEI) has a recovery point after no frame, with an exact match.
-fn is_exact_recovery(mut messages: &[u8]) -> bool {
-    const RECOVERY_POINT: usize = 6;
-    // Numbers above 254 are sums.
-    let number = |bytes: &mut &[u8]| {
-        let mut sum = 0;
-        loop {
-            let (&byte, rest) = bytes.split_first()?;
-            *bytes = rest;
-            sum += usize::from(byte);
-            if byte < 255 {
-                return Some(sum);
-            }
-        }
-    };
-    while messages.len() > 2 {
-        let (Some(kind), Some(size)) = (number(&mut messages), number(&mut messages)) else { return false };
-        let Some((message, rest)) = messages.split_at_checked(size) else { return false };
-        if kind == RECOVERY_POINT {
-            // The count of frames until recovery is one bit if it is zero; the next bit says whether what is
-            // shown then is exact.
-            return message.first().is_some_and(|first| first >> 6 == 0b11);
-        }
-        messages = rest;
-    }
-    false
+fn is_exact_recovery(sei: &[u8]) -> bool {
+    let found = nal::messages(sei).find(|message| message.kind == Message::RECOVERY_POINT);
+    // The count of frames until recovery is one bit if it is zero; the next bit says whether what is shown
+    // then is exact.
+    found.is_some_and(|message| {
+        message.is_whole && message.payload.first().is_some_and(|first| first >> 6 == 0b11)
+    })
 }
 
 /// A picture of random access: IDR, or BLA or CRA, where pictures that are shown before it may be missing.
 fn begins_h265<'a>(units: impl IntoIterator<Item = &'a [u8]>) -> Option<Start> {
-    let kinds = units.into_iter().filter_map(|unit| unit.first().map(|head| head >> 1 & 0x3f));
-    match kinds.into_iter().find(|kind| *kind < 32)? {
+    let kinds = units.into_iter().filter_map(|unit| unit.first().map(|first| nal::kind(*first, true)));
+    match kinds.into_iter().find(|kind| nal::is_picture(*kind, true))? {
         19 | 20 => Some(Start::Fresh),
         16..=21 => Some(Start::Recovery),
         _ => None,
@@ -243,7 +196,7 @@ fn begins_h265<'a>(units: impl IntoIterator<Item = &'a [u8]>) -> Option<Start> {
 /// An I picture behind a sequence header.
 fn begins_mpeg2(data: &[u8]) -> Option<Start> {
     let mut has_header = false;
-    for unit in units(data, None) {
+    for unit in nal::whole_units(data, None) {
         match unit {
             [0xb3, ..] => has_header = true,
             [0, _, kind, ..] => return (has_header && kind >> 3 & 7 == 1).then_some(Start::Recovery),
@@ -280,12 +233,5 @@ mod tests {
         assert_eq!(begins_mpeg2(&[0, 0, 1, 0xb3, 9, 0, 0, 1, 0, 0, 1 << 3, 0]), recovery);
         assert_eq!(begins_mpeg2(&[0, 0, 1, 0xb3, 9, 0, 0, 1, 0, 0, 2 << 3, 0]), None);
         assert_eq!(begins_mpeg2(&[0, 0, 1, 0, 0, 1 << 3, 0]), None, "without a header");
-    }
-
-    #[test]
-    fn units_are_cut_by_their_lengths_or_by_start_codes() {
-        assert_eq!(units(&[0, 2, 7, 8, 0, 1, 9], Some(2)), [&[7, 8][..], &[9]]);
-        assert_eq!(units(&[0, 2, 7, 8, 0, 9, 9], Some(2)), [&[7, 8]], "cut off");
-        assert_eq!(units(&[0, 0, 0, 1, 7, 0, 0, 1, 8], None), [&[7][..], &[8]]);
     }
 }

@@ -49,8 +49,8 @@ pub(super) fn start_without_preroll(pipeline: &gst::Pipeline) {
     }
 }
 
-/// Sets what only an appsrc has, which is not in the text: users who try the text put videotestsrc in its
-/// place.
+/// Sets the properties that only an appsrc has. They are not in the text, so that users can try it with
+/// videotestsrc instead.
 pub(crate) fn prepare(appsrc: &gst_app::AppSrc, info: &gst_video::VideoInfo, is_live: bool) {
     appsrc.set_caps(info.to_caps().ok().as_ref());
     appsrc.set_format(gst::Format::Time);

@@ -169,8 +169,9 @@ fn stream_time(pad: &gst::Pad, pts: Option<gst::ClockTime>) -> Option<i64> {
     crate::source::stream_time(segment.segment(), pts?)
 }
 
-/// Gives packets their times in an output that begins at `origin` of the input; one without a time, the first
-/// of which begins at `next`, follows the one before. Returns when the last one ends, in stream time.
+/// Gives packets their times in an output that begins at `origin` of the input. A packet without a time
+/// follows the packet before it; the first one begins at `next`. Returns the end of the last one, in stream
+/// time.
 fn place(pad: &gst::Pad, info: &mut gst::PadProbeInfo, mut next: i64, origin: i64) -> i64 {
     let moved = |ns: i64| gst::ClockTime::from_nseconds(u64::try_from(ns - origin).unwrap_or(0));
     let mut place = |packet: &mut gst::BufferRef| {

@@ -61,6 +61,27 @@ const SHOW_ALL_FIRST: [&str; 3] = ["qtdemux", "matroskademux", "avidemux"];
 const LOOKED_AT: gst::ClockTime = gst::ClockTime::from_seconds(10);
 const MOST_BYTES: u64 = 64 << 20;
 
+/// The part of a stream that has passed while another stream is looked for.
+pub(crate) struct Passed {
+    first_ns: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Passed {
+    pub(crate) fn new() -> Self {
+        Self { first_ns: AtomicU64::new(u64::MAX), bytes: AtomicU64::new(0) }
+    }
+
+    /// Counts a packet. True if so much has passed that the other stream would have been shown.
+    pub(crate) fn is_enough_with(&self, packet: &gst::BufferRef) -> bool {
+        let time = packet.dts_or_pts().map_or(u64::MAX, gst::ClockTime::nseconds);
+        let first = self.first_ns.fetch_min(time, Ordering::Relaxed).min(time);
+        let size = packet.size() as u64;
+        let bytes = self.bytes.fetch_add(size, Ordering::Relaxed) + size;
+        (time != u64::MAX && time - first > LOOKED_AT.nseconds()) || bytes > MOST_BYTES
+    }
+}
+
 /// Adds the sound of `input` to an `output`, which must not have been started yet, and links it to the muxer.
 ///
 /// The result holds back all sound until video comes. `None` if the file has no sound, or if the sound is
@@ -382,23 +403,19 @@ fn lead_nowhere(
     let entry = queue.static_pad("sink").expect("a queue has a sink pad").downgrade();
     let types =
         gst::PadProbeType::BUFFER | gst::PadProbeType::BUFFER_LIST | gst::PadProbeType::EVENT_DOWNSTREAM;
-    let (first, bytes) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
+    let passed = Passed::new();
     pad.add_probe(types, move |_, info| {
         let is_end = match info.event() {
             Some(event) if event.type_() == gst::EventType::Eos => true,
             Some(_) => return gst::PadProbeReturn::Ok,
             None => false,
         };
-        let has_passed = |packet: &gst::BufferRef| {
-            let time = packet.dts_or_pts().map_or(u64::MAX, gst::ClockTime::nseconds);
-            let first = first.fetch_min(time, Ordering::Relaxed).min(time);
-            let bytes = bytes.fetch_add(packet.size() as u64, Ordering::Relaxed);
-            (time != u64::MAX && time - first > LOOKED_AT.nseconds()) || bytes > MOST_BYTES
-        };
         let is_enough = match &info.data {
             _ if is_end || all_shown.load(Ordering::Relaxed) => true,
-            Some(gst::PadProbeData::Buffer(packet)) => has_passed(packet),
-            Some(gst::PadProbeData::BufferList(packets)) => packets.iter().any(has_passed),
+            Some(gst::PadProbeData::Buffer(packet)) => passed.is_enough_with(packet),
+            Some(gst::PadProbeData::BufferList(packets)) => {
+                packets.iter().any(|packet| passed.is_enough_with(packet))
+            }
             _ => false,
         };
         if is_enough && entry.upgrade().is_none_or(|entry| !entry.is_linked()) {

@@ -65,10 +65,10 @@ impl FromStr for Decoder {
 }
 
 /// The first element that decodes pictures.
-pub(super) fn decoder_of(pipeline: &gst::Pipeline) -> Option<gst::ElementFactory> {
-    let factories = pipeline.iterate_recurse().into_iter().flatten().filter_map(|element| element.factory());
-    factories.into_iter().find(|factory| {
-        let class = factory.metadata("klass").unwrap_or_default();
+pub(crate) fn picture_decoder(pipeline: &gst::Pipeline) -> Option<gst::Element> {
+    pipeline.iterate_recurse().into_iter().flatten().find(|element| {
+        let factory = element.factory();
+        let class = factory.as_ref().and_then(|factory| factory.metadata("klass")).unwrap_or_default();
         class.contains("Codec/Decoder") && (class.contains("Video") || class.contains("Image"))
     })
 }
@@ -122,7 +122,7 @@ pub(super) fn draw_safely(pipeline: &gst::Pipeline) {
             return;
         };
         match factory.name().as_str() {
-            // Its caps tell grey apart.
+            // Its caps state whether the video is grey.
             "avdec_h265" => {
                 let decoder = element.downgrade();
                 let Some(pad) = element.static_pad("sink") else { return };
@@ -307,7 +307,9 @@ mod tests {
         pipeline.set_state(gst::State::Playing).unwrap();
         let end = [gst::MessageType::Eos, gst::MessageType::Error];
         let message = pipeline.bus().unwrap().timed_pop_filtered(gst::ClockTime::from_seconds(20), &end);
-        let decoder = decoder_of(&pipeline).map(|factory| factory.name().to_string());
+        let decoder = picture_decoder(&pipeline)
+            .and_then(|decoder| decoder.factory())
+            .map(|factory| factory.name().to_string());
         pipeline.set_state(gst::State::Null).unwrap();
         assert_eq!(message.unwrap().type_(), gst::MessageType::Eos);
         assert_eq!(decoder.as_deref(), Some("jpegdec"));

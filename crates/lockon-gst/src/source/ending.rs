@@ -9,7 +9,7 @@
 //! - **A camera** has no end: an end is a loss. So is the end of JPEG pictures over HTTP.
 //! - **Everything else** (SRT, TCP, a user's own text such as `videotestsrc is-live=true num-buffers=50`) has
 //!   no message for it. An end that comes with the last frames was intended; one that comes after [`QUIET`]
-//!   of silence is taken for a time-out.
+//!   of silence counts as a time-out.
 //!
 //! A closed connection is reported by a warning on the bus, which [`super::VideoSource`] handles before this.
 

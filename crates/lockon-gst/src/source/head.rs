@@ -15,6 +15,7 @@ use gst::prelude::*;
 use super::orientation::Orientation;
 use super::{Input, LOG, SourceSpec};
 use crate::launch;
+use crate::nal::{self, Layout, Message};
 use lockon_core::locks::{Ranked, lock};
 
 /// Maximum access units that are searched for a display orientation. It comes with the first key frame.
@@ -28,10 +29,6 @@ const MOST_BUFFERS: u32 = 1 << 14;
 
 /// Bytes of an access unit that are searched: messages come before the picture.
 const MAX_BYTES: usize = 1 << 16;
-
-/// Payload types of SEI messages (ITU-T H.274, H.264 annex D, H.265 annex D).
-const RECOVERY_POINT: usize = 6;
-const DISPLAY_ORIENTATION: usize = 47;
 
 /// Facts from the first access units of a pipeline's video.
 #[derive(Debug, Default)]
@@ -203,47 +200,17 @@ impl RawBeginning {
                 break;
             };
             // A slice is its picture's first if the first bit behind its header is set.
-            let (is_parameters, is_picture, slice) = if is_h265 {
-                let kind = header[0] >> 1 & 0x3F;
-                (kind == 33, kind < 32, header[2])
-            } else {
-                let kind = header[0] & 0x1F;
-                (kind == 7, (1..=5).contains(&kind), header[1])
-            };
+            let kind = nal::kind(header[0], is_h265);
+            let (is_parameters, slice) =
+                if is_h265 { (kind == 33, header[2]) } else { (kind == 7, header[1]) };
             self.has_parameters |= is_parameters;
-            if is_picture && !self.has_parameters && slice & 0x80 != 0 {
+            if nal::is_picture(kind, is_h265) && !self.has_parameters && slice & 0x80 != 0 {
                 self.pictures += 1;
             }
             rest = &rest[at + 3..];
         }
         let kept = rest.len().min(if rest.starts_with(&[0, 0, 1]) { 6 } else { 2 });
         self.tail = if self.has_parameters { Vec::new() } else { rest[rest.len() - kept..].to_vec() };
-    }
-}
-
-/// The layout of access units.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Layout {
-    is_h265: bool,
-    /// Bytes of the length before each unit; `None` if start codes separate them.
-    length_bytes: Option<usize>,
-}
-
-impl Layout {
-    fn of(caps: &gst::Caps) -> Option<Self> {
-        let structure = caps.structure(0)?;
-        let is_h265 = match structure.name().as_str() {
-            "video/x-h264" => false,
-            "video/x-h265" => true,
-            _ => return None,
-        };
-        // ISO/IEC 14496-15, 5.3.3 and 8.3.3.
-        let length_bytes = structure.get::<gst::Buffer>("codec_data").ok().and_then(|data| {
-            let data = data.map_readable().ok()?;
-            let packed = data.get(if is_h265 { 21 } else { 4 })?;
-            Some(usize::from(packed & 3) + 1)
-        });
-        Some(Self { is_h265, length_bytes })
     }
 }
 
@@ -256,78 +223,36 @@ struct Said {
 
 /// Reads the SEI messages in front of the picture of an access unit.
 fn messages(unit: &[u8], layout: &Layout) -> Said {
-    let unit = &unit[..unit.len().min(MAX_BYTES)];
     let mut said = Said::default();
-    let mut rest = unit;
-    while let Some((nal, after)) = next_nal(rest, layout.length_bytes) {
+    // The last unit may be cut off by this.
+    let mut rest = &unit[..unit.len().min(MAX_BYTES)];
+    while let Some((unit, after)) = nal::next(rest, layout.length_bytes) {
         rest = after;
-        let Some(first) = nal.first() else { continue };
-        let (is_picture, is_sei, header) = if layout.is_h265 {
-            let kind = first >> 1 & 0x3F;
-            (kind < 32, kind == 39, 2)
-        } else {
-            let kind = first & 0x1F;
-            ((1..=5).contains(&kind), kind == 6, 1)
-        };
-        if is_picture {
+        let Some(first) = unit.first() else { continue };
+        let kind = nal::kind(*first, layout.is_h265);
+        let (is_sei, header) = if layout.is_h265 { (kind == 39, 2) } else { (kind == 6, 1) };
+        if nal::is_picture(kind, layout.is_h265) {
             break;
         }
-        if let Some(payload) = nal.get(header..).filter(|_| is_sei) {
-            read_sei(&unescaped(payload), &mut said);
+        if let Some(payload) = unit.get(header..).filter(|_| is_sei) {
+            said.read(&nal::unescaped(payload));
         }
     }
     said
 }
 
-/// The next NAL unit, and the rest.
-fn next_nal(bytes: &[u8], length_bytes: Option<usize>) -> Option<(&[u8], &[u8])> {
-    if let Some(count) = length_bytes {
-        let length = bytes.get(..count)?.iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
-        // We may have cut off the last one.
-        let end = count.saturating_add(length).min(bytes.len());
-        return Some((&bytes[count..end], &bytes[end..]));
-    }
-    let code = |bytes: &[u8]| bytes.windows(3).position(|three| *three == [0, 0, 1]);
-    let start = code(bytes)? + 3;
-    let end = code(&bytes[start..]).map_or(bytes.len(), |at| start + at);
-    Some((&bytes[start..end], &bytes[end..]))
-}
-
-/// Returns the bytes without those that keep start codes out of them.
-fn unescaped(bytes: &[u8]) -> Vec<u8> {
-    let mut zeros = 0;
-    let mut plain = Vec::with_capacity(bytes.len());
-    for byte in bytes {
-        if zeros >= 2 && *byte == 3 {
-            zeros = 0;
-            continue;
+impl Said {
+    fn read(&mut self, sei: &[u8]) {
+        for message in nal::messages(sei) {
+            match message.kind {
+                Message::RECOVERY_POINT => self.is_recovery_point = true,
+                Message::DISPLAY_ORIENTATION => {
+                    self.orientation = self.orientation.or_else(|| orientation(message.payload));
+                }
+                _ => {}
+            }
         }
-        zeros = if *byte == 0 { zeros + 1 } else { 0 };
-        plain.push(*byte);
     }
-    plain
-}
-
-fn read_sei(mut bytes: &[u8], said: &mut Said) {
-    // The last byte is the unit's trailing bits.
-    while bytes.len() > 2 {
-        let Some((kind, rest)) = long_number(bytes) else { return };
-        let Some((size, rest)) = long_number(rest) else { return };
-        let payload = &rest[..size.min(rest.len())];
-        match kind {
-            RECOVERY_POINT => said.is_recovery_point = true,
-            DISPLAY_ORIENTATION => said.orientation = said.orientation.or_else(|| orientation(payload)),
-            _ => {}
-        }
-        bytes = rest.get(size..).unwrap_or_default();
-    }
-}
-
-/// A number, coded as bytes of 255 and one last byte, which are added.
-fn long_number(bytes: &[u8]) -> Option<(usize, &[u8])> {
-    let full = bytes.iter().take_while(|byte| **byte == 0xFF).count();
-    let last = bytes.get(full)?;
-    Some((full * 255 + usize::from(*last), &bytes[full + 1..]))
 }
 
 /// H.264 D.1.26, H.265 D.2.17: whether it is cancelled, mirrored left to right and top to bottom, then how
@@ -407,10 +332,5 @@ mod tests {
                 assert_eq!((raw.pictures, raw.has_parameters), (2, true), "{is_h265}, pieces of {piece}");
             }
         }
-    }
-
-    #[test]
-    fn escapes_are_taken_out() {
-        assert_eq!(unescaped(&[0, 0, 3, 1, 0, 0, 3, 0, 0, 3]), [0, 0, 1, 0, 0, 0, 0]);
     }
 }

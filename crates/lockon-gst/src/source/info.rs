@@ -257,7 +257,7 @@ fn is_demuxer(element: &gst::Element) -> bool {
 
 /// True if the pipeline reads a container, whose length its headers or indexes state. The length of a bare
 /// stream is estimated from its bit rate.
-pub(super) fn has_container(pipeline: &gst::Pipeline) -> bool {
+pub(crate) fn has_container(pipeline: &gst::Pipeline) -> bool {
     pipeline.iterate_recurse().into_iter().flatten().any(|element| is_demuxer(&element))
 }
 

@@ -49,12 +49,11 @@ use skip::SeekPoint;
 
 pub use address::Uri;
 pub use decoder::Decoder;
-pub(crate) use decoder::keep_to_file;
-pub(crate) use decoder::nvidia_codecs;
+pub(crate) use decoder::{keep_to_file, nvidia_codecs, picture_decoder};
 pub use image_sequence::Pictures;
 pub(crate) use image_sequence::{NumberedName, number_of};
-pub(crate) use info::codec_of;
 pub use info::{SourceInfo, StreamInfo, StreamKind};
+pub(crate) use info::{codec_of, has_container};
 pub use input::Input;
 pub use login::Login;
 pub use picture::{MAX_SIDE, Mapper, describe, formats, is_gathered};

@@ -16,8 +16,8 @@ use super::adapt::{adapt_in_place, adaptation};
 use super::address::{Server, Uri};
 use super::check::check;
 use super::decoder::{
-    count_errors, decoder_of, draw_safely, is_hardware, keep_to_file, keep_to_gpu, leave_out_alpha,
-    limit_threads, prefer_hardware,
+    count_errors, draw_safely, is_hardware, keep_to_file, keep_to_gpu, leave_out_alpha, limit_threads,
+    picture_decoder, prefer_hardware,
 };
 use super::ending::Ending;
 use super::errors::{explained, failure, in_words_of_the_input, no_video, unreachable};
@@ -423,7 +423,7 @@ impl Prerolled {
             ..
         } = self;
         let (info, format) = describe(&caps).map_err(|error| in_words_of_the_input(error, &spec.input))?;
-        let factory = decoder_of(running.pipeline());
+        let factory = picture_decoder(running.pipeline()).and_then(|decoder| decoder.factory());
         let has_hardware = factory.as_ref().is_none_or(is_hardware) && inlet.pictures.is_none();
         let decoder = match &inlet.pictures {
             Some(_) => Some(OURS.to_owned()),
@@ -460,7 +460,7 @@ impl Prerolled {
         }
         let truncation = spec.file().and_then(|path| truncated::truncation(&path));
         let is_file = spec.file().is_some();
-        let has_container = super::info::has_container(running.pipeline());
+        let has_container = super::has_container(running.pipeline());
         let stated_ns = duration_ns.filter(|_| is_file && has_container);
         let assumed_rate = (is_file && !has_container).then_some(ASSUMED_RATE);
         let connection = Connection {
@@ -515,8 +515,11 @@ fn seek_place(spec: &SourceSpec, pipeline: &gst::Pipeline, ns: u64, control: &Co
     };
     // Where no key frame is known, the video is decoded from its beginning: a picture without the ones before
     // it would be another one.
-    let is_first = spec.video_stream.unwrap_or(0) == 0;
-    let picture = cut::entry_before(&path, ns, control).filter(|_| is_first)?.decode_ns?;
+    // Key frames are looked for in the first video stream.
+    if spec.video_stream.unwrap_or(0) != 0 {
+        return None;
+    }
+    let picture = cut::entry_before(&path, ns, control)?.decode_ns?;
     let place = random_access::place_before(picture)?;
     random_access::begin_with(pipeline, picture).then_some(place)
 }

@@ -10,54 +10,35 @@
 //! found from the order of the frames ([`packet_times`]). A file that does not state when its frames are
 //! shown is not copied.
 //!
-//! A slow disk holds the reading up, so that few packets wait in memory ([`MOST_WAITING`]). It never does so
-//! where the muxer may need a packet of one stream before it takes more of the other.
+//! A slow disk holds the reading up, so that few packets wait in memory ([`writing::MOST_WAITING`]). It never
+//! does so where the muxer may need a packet of one stream before it takes more of the other.
+//!
+//! `reading` has the packets of a file, `writing` puts them into a container.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gst::prelude::*;
 
-use crate::launch;
-use crate::packet_times::{self, MOST_REORDERED};
-use crate::random_access::{self, EntryPicture, Index};
+use crate::packet_times;
 use crate::sink::Container;
-use crate::sound::{codec_name, is_damaged_in, is_picture};
-use crate::source::{presentation_time, stream_time};
-use lockon_core::control::{Control, STOP_CHECK};
+use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
-use lockon_core::locks::lock;
 use lockon_core::text;
+
+pub(crate) use reading::Reading;
+use writing::Writing;
+
+mod reading;
+mod writing;
 
 /// How long the demuxer may take to find a place, and a muxer to complete its file.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Bytes of packets that may wait to be written before reading stops.
-const MOST_WAITING: u64 = 16 << 20;
-
-/// How often it is looked whether the disk has taken some.
-const POLL: Duration = Duration::from_millis(5);
-
 /// Sound that begins so long after a frame is pushed at once, or ended: the muxer would keep all frames
 /// until then.
 const SILENCE_NS: i64 = 1_000_000_000;
-
-/// Packets of each stream by which it is decided whether a file can be copied: more than a second of video.
-const TRIED: usize = 48;
-
-/// A stream that has no packet in so much of the other ones is taken for none.
-const LOOKED_AT_NS: u64 = 10_000_000_000;
-const MOST_LOOKED_AT: u64 = 64 << 20;
-
-/// How far back the first step goes where a place has no key frame; each further step is twice as long.
-const STEP_BACK_NS: u64 = 1_000_000_000;
-/// The first step: after a seek to the very time of a key frame, qtdemux of GStreamer 1.22 begins with the
-/// second frame of the group before it.
-const FIRST_STEP_NS: u64 = 10_000_000;
 
 const NO_FRAME: &str = "there is no frame at that place";
 
@@ -80,32 +61,6 @@ pub(crate) struct CopyJob {
 struct Stream {
     sink: gst_app::AppSink,
     caps: gst::Caps,
-}
-
-/// The kind of packets that are read from a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Video,
-    Sound,
-}
-
-/// A file up to the packets of its first stream of a kind.
-#[expect(clippy::struct_excessive_bools, reason = "facts of the file, each by itself")]
-pub(crate) struct Reading {
-    pipeline: Pipeline,
-    /// Ends waiting for packets.
-    control: Control,
-    stream: Stream,
-    file: PathBuf,
-    begins_ns: u64,
-    /// Players turn or mirror the picture.
-    is_turned: bool,
-    /// It has more than one video stream.
-    has_several: bool,
-    /// It has sound that GStreamer has no parts for.
-    has_unknown_sound: bool,
-    /// It is no raw stream.
-    has_container: bool,
 }
 
 /// Checks that packets of a file can be copied into files of such a name: tries it with the first ones.
@@ -176,14 +131,14 @@ fn try_copy(job: &CopyJob, container: &Container, is_created: &mut bool) -> Resu
     let reading = Reading::video(&job.file, &control)?;
     let hearing = reading.sound(job.has_sound)?;
     let (mut first, place) = reading.seek_key_frame(job.from_ns)?.ok_or(NO_FRAME)?;
-    let mut order =
-        Order { derived: None, last: i64::MIN, to_ns: i64::try_from(job.to_ns).unwrap_or(i64::MAX) };
+    let mut clip_times =
+        ClipTimes { derived: None, last: i64::MIN, to_ns: i64::try_from(job.to_ns).unwrap_or(i64::MAX) };
     if first.decoded.is_none() && first.shown.is_some() {
-        order.derived = Some(reading.decoding_times(&first, order.to_ns)?);
+        clip_times.derived = Some(reading.decoding_times(&first, clip_times.to_ns)?);
         let again = reading.seek_key_frame(job.from_ns)?.filter(|(again, _)| again.shown == first.shown);
         (first, _) = again.ok_or_else(|| format!("{} has changed", text::path(&job.file)))?;
     }
-    let first = order.date(first).ok_or(NO_FRAME)?;
+    let first = clip_times.date(first).ok_or(NO_FRAME)?;
     let (base, first_shown) = (first.begins().unwrap_or_default(), first.shown);
     let writing =
         Writing::build(container, Some(&job.to), &reading.stream, hearing.as_ref().map(|it| &it.stream))?;
@@ -207,7 +162,7 @@ fn try_copy(job: &CopyJob, container: &Container, is_created: &mut bool) -> Resu
         let length = packet.buffer.duration().unwrap_or_default();
         last = last.max(at + length.nseconds().cast_signed());
         writing.push_video(packet, base)?;
-        next = reading.next()?.and_then(|packet| order.date(packet));
+        next = reading.next()?.and_then(|packet| clip_times.date(packet));
         let until = next.as_ref().map_or(last, |next| next.decoded.unwrap_or(last));
         let is_last = next.is_none();
         let is_due = |heard: &mut Packet| match heard.shown {
@@ -223,7 +178,7 @@ fn try_copy(job: &CopyJob, container: &Container, is_created: &mut bool) -> Resu
         }
         let is_far = |heard: &mut Packet| heard.shown.is_some_and(|heard| heard > until + SILENCE_NS);
         match sound.take_if(is_far) {
-            Some(heard) if !is_last && heard.shown.is_some_and(|ns| ns <= order.to_ns) => {
+            Some(heard) if !is_last && heard.shown.is_some_and(|ns| ns <= clip_times.to_ns) => {
                 writing.push_sound(heard, base)?;
                 sound = next_sound()?;
             }
@@ -237,14 +192,14 @@ fn try_copy(job: &CopyJob, container: &Container, is_created: &mut bool) -> Resu
 }
 
 /// Gives packets of a clip the times at which they are decoded, and ends it.
-struct Order {
-    /// Those of all its packets, where the file stores none.
+struct ClipTimes {
+    /// The times of all its packets, where the file stores none.
     derived: Option<VecDeque<i64>>,
     last: i64,
     to_ns: i64,
 }
 
-impl Order {
+impl ClipTimes {
     /// Returns the packet with its time, or `None` if it does not belong to the clip any more.
     fn date(&mut self, mut packet: Packet) -> Option<Packet> {
         if let Some(derived) = &mut self.derived {
@@ -290,295 +245,8 @@ fn reported(pipeline: &gst::Pipeline) -> Option<String> {
     }
 }
 
-/// Returns the next sample, or `None` at the end of the stream or if `is_absent` says that there is none.
-fn pull(
-    pipeline: &gst::Pipeline,
-    sink: &gst_app::AppSink,
-    patience: Duration,
-    control: &Control,
-    is_absent: impl Fn() -> bool,
-) -> Result<Option<gst::Sample>, String> {
-    let deadline = Instant::now() + patience;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if let Some(sample) = sink.try_pull_sample(gst::ClockTime::try_from(left.min(STOP_CHECK)).ok()) {
-            return Ok(Some(sample));
-        }
-        // After an error a demuxer ends its streams: such an end is not the end of the file. Or it ends
-        // nothing, and no packet ever comes.
-        if let Some(reason) = reported(pipeline) {
-            return Err(reason);
-        }
-        if sink.is_eos() || is_absent() {
-            return Ok(None);
-        }
-        if control.is_stopped() {
-            return Err("the run was stopped".into());
-        }
-        if left.is_zero() {
-            return Err(format!("no packet came within {} s", patience.as_secs_f64()));
-        }
-    }
-}
-
 fn make(name: &str) -> Result<gst::Element, String> {
     gst::ElementFactory::make(name).build().map_err(|_| format!("GStreamer has no element {name}"))
-}
-
-impl Reading {
-    /// Opens the first video stream of a file.
-    pub(crate) fn video(path: &Path, control: &Control) -> Result<Self, String> {
-        Self::open(path, Kind::Video, control)?.ok_or_else(|| format!("{} has no video", text::path(path)))
-    }
-
-    /// Opens the first stream of a kind; `None` if there is none, or nothing in it.
-    fn open(path: &Path, kind: Kind, control: &Control) -> Result<Option<Self>, String> {
-        launch::init().map_err(|error| error.to_string())?;
-        // A demuxer finds no end of looking for a stream in a GIF.
-        if is_picture(path) {
-            return Err("its pictures are no packets of a video".into());
-        }
-        let (input, parser) = (make("filesrc")?, make("parsebin")?);
-        input.set_property("location", path);
-        let guarded = Pipeline(gst::Pipeline::new());
-        let pipeline = &guarded.0;
-        let queue = make("queue")?;
-        let sink = gst_app::AppSink::builder().sync(false).max_buffers(1).build();
-        sink.set_property("async", false);
-        pipeline.add_many([&input, &parser, &queue, sink.upcast_ref()]).map_err(|error| error.to_string())?;
-        input.link(&parser).map_err(|error| error.to_string())?;
-        queue.link(&sink).map_err(|error| error.to_string())?;
-        let place = queue.static_pad("sink").ok_or("a queue has no pad")?;
-        let free = Arc::new(Mutex::new(Some(place)));
-        let is_absent = Arc::new(AtomicBool::new(false));
-        let absent = is_absent.clone();
-        let weak = pipeline.downgrade();
-        let several = Arc::new(AtomicUsize::new(0));
-        let counted = several.clone();
-        parser.connect_pad_added(move |_, pad| {
-            let caps = pad.current_caps().unwrap_or_else(|| pad.query_caps(None));
-            let name = caps.structure(0).map_or_else(String::new, |it| it.name().to_string());
-            let found = match &*name {
-                _ if name.starts_with("video/") || name == "image/jpeg" => Some(Kind::Video),
-                _ if name.starts_with("audio/") => Some(Kind::Sound),
-                _ => None,
-            };
-            if found == Some(Kind::Video) {
-                counted.fetch_add(1, Ordering::Relaxed);
-            }
-            let is_wanted = found == Some(kind);
-            let place = lock(&free).take_if(|_| is_wanted);
-            if let Some(place) = place {
-                let _ = pad.link(&place);
-                return;
-            }
-            // Other streams are thrown away. Some demuxers announce a stream with its first packet.
-            let (is_free, absent) = (free.clone(), absent.clone());
-            let (begin, bytes) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
-            pad.add_probe(gst::PadProbeType::BUFFER | gst::PadProbeType::EVENT_DOWNSTREAM, move |_, info| {
-                let is_enough = match &info.data {
-                    Some(gst::PadProbeData::Event(event)) => event.type_() == gst::EventType::Eos,
-                    Some(gst::PadProbeData::Buffer(packet)) => {
-                        let at = packet.dts_or_pts().map_or(u64::MAX, gst::ClockTime::nseconds);
-                        let begin = begin.fetch_min(at, Ordering::Relaxed).min(at);
-                        let size = packet.size() as u64;
-                        let bytes = bytes.fetch_add(size, Ordering::Relaxed) + size;
-                        at != u64::MAX && at - begin > LOOKED_AT_NS || bytes > MOST_LOOKED_AT
-                    }
-                    _ => false,
-                };
-                if is_enough {
-                    absent.fetch_or(lock(&is_free).is_some(), Ordering::Relaxed);
-                }
-                gst::PadProbeReturn::Ok
-            });
-            if let (Some(pipeline), Ok(nothing)) = (weak.upgrade(), make("fakesink")) {
-                nothing.set_property("async", false);
-                let is_added = pipeline.add(&nothing).is_ok() && nothing.sync_state_with_parent().is_ok();
-                if let Some(sink) = nothing.static_pad("sink").filter(|_| is_added) {
-                    let _ = pad.link(&sink);
-                }
-            }
-        });
-        let has_unknown = Arc::new(AtomicBool::new(false));
-        let found_unknown = has_unknown.clone();
-        parser.connect("unknown-type", false, move |values| {
-            let caps = values.get(2).and_then(|caps| caps.get::<gst::Caps>().ok());
-            let is_sound = caps.is_some_and(|caps| caps.iter().any(|it| it.name().starts_with("audio/")));
-            found_unknown.fetch_or(is_sound, Ordering::Relaxed);
-            None
-        });
-        // Sinks reach PLAYING before the first packet comes. A full appsink holds the lock that this change
-        // needs, and nothing would empty it.
-        let failed = |error: &dyn std::error::Error| {
-            let reason = reported(pipeline).unwrap_or_else(|| error.to_string());
-            format!("{}: {reason}", text::path(path))
-        };
-        pipeline.set_state(gst::State::Ready).map_err(|error| failed(&error))?;
-        for element in [&parser, &input] {
-            element.set_locked_state(true);
-        }
-        pipeline.set_state(gst::State::Playing).map_err(|error| failed(&error))?;
-        for element in [&parser, &input] {
-            element.set_locked_state(false);
-            element.sync_state_with_parent().map_err(|error| failed(&error))?;
-        }
-        let sample = pull(pipeline, &sink, PATIENCE, control, || is_absent.load(Ordering::Relaxed));
-        let Some(sample) = sample.map_err(|reason| format!("{}: {reason}", text::path(path)))? else {
-            return Ok(None);
-        };
-        let Some(caps) = sample.caps_owned() else { return Ok(None) };
-        let pts = sample.buffer().and_then(gst::BufferRef::pts);
-        let begins_ns = presentation_time(sample.segment(), pts, false).unwrap_or(0);
-        drop(sample);
-        let tags = sink.static_pad("sink").and_then(|pad| pad.sticky_event::<gst::event::Tag>(0));
-        let orientation = tags.and_then(|event| {
-            event.tag().get::<gst::tags::ImageOrientation>().map(|value| value.get().to_owned())
-        });
-        let is_turned = orientation.is_some_and(|orientation| orientation != "rotate-0");
-        let has_several = several.load(Ordering::Relaxed) > 1;
-        let (stream, file, control) = (Stream { sink, caps }, path.to_owned(), control.clone());
-        let parts = pipeline.iterate_recurse().into_iter().flatten();
-        let is_demuxer = |part: &gst::Element| part.metadata("klass").is_some_and(|it| it.contains("Demux"));
-        let has_container = parts.into_iter().any(|part| is_demuxer(&part));
-        let has_unknown_sound = has_unknown.load(Ordering::Relaxed);
-        Ok(Some(Self {
-            pipeline: guarded,
-            control,
-            stream,
-            file,
-            begins_ns,
-            is_turned,
-            has_several,
-            has_unknown_sound,
-            has_container,
-        }))
-    }
-
-    /// The length of the video, where it is known.
-    pub(crate) fn length_ns(&self) -> Option<u64> {
-        let length = self.pipeline.0.query_duration::<gst::ClockTime>();
-        length.map(gst::ClockTime::nseconds).filter(|ns| *ns > 0)
-    }
-
-    /// The time of its first packet.
-    pub(crate) fn begins_ns(&self) -> u64 {
-        self.begins_ns
-    }
-
-    /// The last picture that is not after a time, and with which decoding can begin; `None` if it is not
-    /// found.
-    pub(crate) fn entry(&self, ns: u64) -> Option<EntryPicture> {
-        let pipeline = &self.pipeline.0;
-        match Index::of(pipeline) {
-            Index::Nothing => None,
-            Index::Times => {
-                let next = || pull(pipeline, &self.stream.sink, PATIENCE, &self.control, || false);
-                random_access::last_before(pipeline, ns, next).ok()?
-            }
-            Index::KeyFrames => {
-                let packet = self.seek(ns).ok()??;
-                let is_key_frame = !packet.buffer.flags().contains(gst::BufferFlags::DELTA_UNIT);
-                let ns = packet.shown.filter(|_| is_key_frame)?;
-                let ns = u64::try_from(ns).unwrap_or(0);
-                Some(EntryPicture { ns, decode_ns: Some(ns) })
-            }
-        }
-    }
-
-    /// Opens the file's sound if it is wanted and there is some.
-    fn sound(&self, is_wanted: bool) -> Result<Option<Self>, String> {
-        if is_wanted { Self::open(&self.file, Kind::Sound, &self.control) } else { Ok(None) }
-    }
-
-    /// Returns the first packets of the stream.
-    fn first_packets(&self) -> Result<Vec<Packet>, String> {
-        let mut packets: Vec<_> = self.seek(0)?.into_iter().collect();
-        while (1..TRIED).contains(&packets.len()) {
-            let Some(packet) = self.next()? else { break };
-            packets.push(packet);
-        }
-        Ok(packets)
-    }
-
-    /// Goes to the last key frame that is not after a time. Returns its packet, and the place that leads
-    /// there.
-    fn seek_key_frame(&self, ns: u64) -> Result<Option<(Packet, u64)>, String> {
-        // Where a demuxer knows only times, packets say themselves whether they are key frames.
-        let is_by_times = Index::of(&self.pipeline.0) == Index::Times;
-        if let Some(entry) = is_by_times.then(|| self.entry(ns)).flatten() {
-            let place = random_access::place_before(entry.ns).unwrap_or(0);
-            let mut packet = self.seek(place)?;
-            let is_entry = |packet: &Packet| packet.shown == Some(entry.ns.cast_signed());
-            while packet.as_ref().is_some_and(|packet| !is_entry(packet)) {
-                packet = self.next()?;
-            }
-            return Ok(packet.map(|packet| (packet, place)));
-        }
-        let (mut place, mut step) = (ns, FIRST_STEP_NS);
-        loop {
-            let mut packet = self.seek(place)?;
-            if place == 0 {
-                while packet.as_ref().is_some_and(|packet| !packet.is_key_frame()) {
-                    packet = self.next()?;
-                }
-                return Ok(packet.map(|packet| (packet, place)));
-            }
-            // Without an index a demuxer goes to a place near by.
-            let is_late = |packet: &Packet| packet.shown.is_some_and(|shown| shown > ns.cast_signed());
-            match packet {
-                Some(packet) if packet.is_key_frame() && !is_late(&packet) => {
-                    return Ok(Some((packet, place)));
-                }
-                _ => (place, step) = (place.saturating_sub(step), (step * 2).max(STEP_BACK_NS)),
-            }
-        }
-    }
-
-    /// Goes to a place where the sound for a clip from `base` on begins.
-    fn seek_sound(&self, place: u64, base: i64) -> Result<Option<Packet>, String> {
-        let packet = self.seek(place)?;
-        let is_late = packet.as_ref().is_none_or(|heard| heard.shown.is_some_and(|ns| ns > base));
-        let earlier = u64::try_from(base).unwrap_or(0).min(place).saturating_sub(STEP_BACK_NS);
-        if is_late && place > 0 { self.seek(earlier) } else { Ok(packet) }
-    }
-
-    /// Finds when the packets of a clip are decoded, from `first` on, which was read last.
-    fn decoding_times(&self, first: &Packet, to_ns: i64) -> Result<VecDeque<i64>, String> {
-        let mut shown = vec![first.shown.unwrap_or_default()];
-        let mut end = 1;
-        while shown.len() - end < MOST_REORDERED {
-            let Some(packet) = self.next()? else { break };
-            let at =
-                packet.shown.ok_or_else(|| format!("{}: a packet has no time", text::path(&self.file)))?;
-            shown.push(at);
-            if at <= to_ns {
-                end = shown.len();
-            }
-        }
-        shown.truncate(end);
-        Ok(packet_times::decoded(&shown).into())
-    }
-
-    /// Goes to a place, or a key frame before it, and returns the first packet from there on.
-    fn seek(&self, ns: u64) -> Result<Option<Packet>, String> {
-        let sought = random_access::seek(&self.pipeline.0, ns);
-        sought.ok_or_else(|| format!("{} cannot be seeked", text::path(&self.file)))?;
-        self.next()
-    }
-
-    /// Returns the next packet, or `None` at the end of the stream.
-    fn next(&self) -> Result<Option<Packet>, String> {
-        let in_file = |reason: String| format!("{}: {reason}", text::path(&self.file));
-        let sample = pull(&self.pipeline.0, &self.stream.sink, PATIENCE, &self.control, || false);
-        let Some(sample) = sample.map_err(in_file)? else { return Ok(None) };
-        let buffer = sample.buffer_owned().ok_or_else(|| in_file("a packet has no data".into()))?;
-        let time = |at: Option<gst::ClockTime>| {
-            let placed = sample.segment().and_then(|segment| stream_time(segment, at?));
-            placed.or_else(|| i64::try_from(at?.nseconds()).ok())
-        };
-        Ok(Some(Packet { shown: time(buffer.pts()), decoded: time(buffer.dts()), buffer }))
-    }
 }
 
 /// A pipeline that stops when it is dropped.
@@ -590,234 +258,16 @@ impl Drop for Pipeline {
     }
 }
 
-/// A container that is written.
-struct Writing {
-    pipeline: Pipeline,
-    file: gst::Element,
-    video: Feed,
-    sound: Option<Feed>,
-}
-
-/// The way of one stream's packets into a container.
-struct Feed {
-    source: gst_app::AppSrc,
-    /// The latest time of its packets, and whether they have ended.
-    pushed: Cell<Option<gst::ClockTime>>,
-    has_ended: Cell<bool>,
-}
-
-impl Feed {
-    fn of(source: gst_app::AppSrc) -> Self {
-        Self { source, pushed: Cell::default(), has_ended: Cell::default() }
-    }
-
-    fn end(&self) {
-        if !self.has_ended.replace(true) {
-            let _ = self.source.end_of_stream();
-        }
-    }
-
-    fn waiting(&self) -> u64 {
-        self.source.current_level_bytes()
-    }
-
-    /// True if the muxer needs no packet of this stream to take all that the other one got so far.
-    fn lets_go_on(&self, other: &Self) -> bool {
-        self.has_ended.get() || self.waiting() > 0 || self.pushed.get() > other.pushed.get()
-    }
-}
-
-impl Writing {
-    /// Prepares a file, or, to try the packets, none.
-    fn build(
-        container: &Container,
-        to: Option<&Path>,
-        video_stream: &Stream,
-        sound: Option<&Stream>,
-    ) -> Result<Self, String> {
-        let mux = make(container.muxer)?;
-        let file = make(if to.is_some() { "filesink" } else { "fakesink" })?;
-        if let Some(to) = to {
-            file.set_property("location", to);
-        }
-        let guarded = Pipeline(gst::Pipeline::new());
-        let pipeline = &guarded.0;
-        pipeline.add_many([&mux, &file]).map_err(|error| error.to_string())?;
-        mux.link(&file).map_err(|error| error.to_string())?;
-        let extension = container.extension;
-        let refused = |caps: &gst::Caps| format!("an .{extension} does not hold its {}", codec_name(caps));
-        let into = |stream: &Stream| -> Result<gst_app::AppSrc, String> {
-            let source = gst_app::AppSrc::builder().caps(&stream.caps).format(gst::Format::Time).build();
-            pipeline.add(&source).map_err(|error| error.to_string())?;
-            let mut last = source.clone().upcast::<gst::Element>();
-            // Containers want packets cut and marked in ways of their own.
-            if let Some(parser) = parser_of(&stream.caps) {
-                let parser = make(parser)?;
-                pipeline.add(&parser).map_err(|error| error.to_string())?;
-                last.link(&parser).map_err(|error| error.to_string())?;
-                last = parser;
-            }
-            let name = stream.caps.structure(0).map_or("", |it| it.name().as_str());
-            if is_damaged_in(&stream.caps, extension) {
-                return Err(format!("not all players read {} in an .{extension}", codec_name(&stream.caps)));
-            }
-            let kind = kind_of(&stream.caps);
-            let held = mux.pad_template_list().into_iter().filter(|template| {
-                template.direction() == gst::PadDirection::Sink && template.caps().can_intersect(&kind)
-            });
-            let pad = held.into_iter().find_map(|template| mux.request_pad(&template, None, None));
-            let pad = pad.ok_or_else(|| refused(&stream.caps))?;
-            let out = last.static_pad("src").ok_or("a parser has no pad")?;
-            if name == "video/x-vp9" {
-                complete_caps(&out);
-            }
-            let fits = out.query_caps(None).can_intersect(&pad.query_caps(None));
-            if !fits || out.link(&pad).is_err() {
-                return Err(refused(&stream.caps));
-            }
-            Ok(source)
-        };
-        let video = into(video_stream)?;
-        let sound = sound.map(into).transpose()?;
-        Ok(Self { pipeline: guarded, file, video: Feed::of(video), sound: sound.map(Feed::of) })
-    }
-
-    /// Creates the file, or empties the one of that name.
-    fn create(&self) -> Result<(), String> {
-        let opened = self.pipeline.0.set_state(gst::State::Ready);
-        let opened = opened.and_then(|_| self.file.set_state(gst::State::Paused));
-        opened.map(|_| ()).map_err(|_| self.reason())
-    }
-
-    fn start(&self) -> Result<(), String> {
-        self.pipeline.0.set_state(gst::State::Playing).map(|_| ()).map_err(|_| self.reason())
-    }
-
-    fn push_video(&self, packet: Packet, base: i64) -> Result<(), String> {
-        self.push(&self.video, self.sound.as_ref(), packet, base)
-    }
-
-    fn push_sound(&self, packet: Packet, base: i64) -> Result<(), String> {
-        self.sound.as_ref().map_or(Ok(()), |sound| self.push(sound, Some(&self.video), packet, base))
-    }
-
-    /// Ends the sound, so that the muxer does not wait for more.
-    fn end_sound(&self) {
-        self.sound.iter().for_each(Feed::end);
-    }
-
-    fn push(&self, feed: &Feed, other: Option<&Feed>, packet: Packet, base: i64) -> Result<(), String> {
-        self.make_room(feed, other)?;
-        let Packet { mut buffer, shown, decoded } = packet;
-        let moved = buffer.make_mut();
-        let in_clip = |ns: i64| gst::ClockTime::from_nseconds(u64::try_from(ns - base).unwrap_or(0));
-        moved.set_pts(shown.map(in_clip));
-        moved.set_dts(decoded.map(in_clip));
-        feed.pushed.set(feed.pushed.get().max(moved.pts()).max(moved.dts()));
-        feed.source.push_buffer(buffer).map(|_| ()).map_err(|_| self.reason())
-    }
-
-    /// Waits while too many packets are not written yet, unless the muxer may be waiting for this stream's.
-    fn make_room(&self, feed: &Feed, other: Option<&Feed>) -> Result<(), String> {
-        let waiting = || feed.waiting() + other.map_or(0, Feed::waiting);
-        let is_full = || {
-            let can_be_written = other.is_none_or(|other| other.lets_go_on(feed));
-            feed.waiting() > 0 && waiting() > MOST_WAITING && can_be_written
-        };
-        let (mut before, mut since) = (waiting(), Instant::now());
-        while is_full() {
-            if let Some(reason) = reported(&self.pipeline.0) {
-                return Err(reason);
-            }
-            if since.elapsed() > PATIENCE {
-                return Err(format!("nothing was written within {} s", PATIENCE.as_secs()));
-            }
-            std::thread::sleep(POLL);
-            let now = waiting();
-            if now != before {
-                (before, since) = (now, Instant::now());
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the reason why the pipeline takes no more packets.
-    fn reason(&self) -> String {
-        reported(&self.pipeline.0).unwrap_or_else(|| "the container takes no more packets".into())
-    }
-
-    fn finish(&self) -> Result<(), String> {
-        self.video.end();
-        self.end_sound();
-        let bus = self.pipeline.0.bus().ok_or("the pipeline has no bus")?;
-        let wanted = [gst::MessageType::Eos, gst::MessageType::Error];
-        let message = bus.timed_pop_filtered(gst::ClockTime::try_from(PATIENCE).ok(), &wanted);
-        match message.as_ref().map(|message| message.view()) {
-            Some(gst::MessageView::Eos(_)) => Ok(()),
-            Some(gst::MessageView::Error(error)) => Err(error.error().to_string()),
-            _ => Err(format!("its end was not written within {} s", PATIENCE.as_secs())),
-        }
-    }
-}
-
-/// The element that cuts packets of that kind as a container wants them.
-fn parser_of(caps: &gst::Caps) -> Option<&'static str> {
-    let structure = caps.structure(0)?;
-    Some(match structure.name().as_str() {
-        "video/x-h264" => "h264parse",
-        "video/x-h265" => "h265parse",
-        "video/x-av1" => "av1parse",
-        "video/x-vp9" => "vp9parse",
-        "video/mpeg" if structure.get::<i32>("mpegversion") == Ok(4) => "mpeg4videoparse",
-        "video/mpeg" => "mpegvideoparse",
-        "audio/mpeg" if structure.get::<i32>("mpegversion") == Ok(1) => "mpegaudioparse",
-        "audio/mpeg" => "aacparse",
-        "audio/x-opus" => "opusparse",
-        _ => return None,
-    })
-}
-
-/// The codec that caps name, without the way in which its packets are cut, which a parser changes.
-fn kind_of(caps: &gst::Caps) -> gst::Caps {
-    let mut kind = gst::Caps::new_empty();
-    for structure in caps.iter() {
-        // AAC has two numbers for the same.
-        let has_version =
-            structure.name().starts_with("video/") || structure.get::<i32>("mpegversion") == Ok(1);
-        let mut fields = gst::Structure::new_empty(structure.name());
-        for name in ["layer", "mpegversion"].into_iter().take(1 + usize::from(has_version)) {
-            if let Ok(value) = structure.value(name) {
-                fields.set_value(name, value.clone());
-            }
-        }
-        kind.make_mut().append_structure(fields);
-    }
-    kind
-}
-
-/// Completes the caps of VP9: the MP4 muxer of GStreamer 1.22 crashes without a place of the colour samples,
-/// which most VP9 does not state. Unstated, they lie on samples of the luma.
-fn complete_caps(out: &gst::Pad) {
-    out.add_probe(gst::PadProbeType::EVENT_DOWNSTREAM, |pad, info| {
-        launch::guarded(pad, gst::PadProbeReturn::Ok, || {
-            let Some(gst::PadProbeData::Event(event)) = &mut info.data else {
-                return gst::PadProbeReturn::Ok;
-            };
-            if let gst::EventView::Caps(announced) = event.view()
-                && announced.caps().structure(0).is_some_and(|it| !it.has_field("chroma-site"))
-            {
-                let mut caps = announced.caps_owned();
-                caps.make_mut().set("chroma-site", "cosited");
-                *event = gst::event::Caps::builder(&caps).seqnum(event.seqnum()).build();
-            }
-            gst::PadProbeReturn::Ok
-        })
-    });
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Instant;
+
+    use super::reading::{Kind, pull};
+    use super::writing::MOST_WAITING;
+    use crate::launch;
     use crate::sink::tests::decode;
     use crate::sound::tests::{marked, marks};
 
