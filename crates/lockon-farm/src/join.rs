@@ -126,9 +126,9 @@ fn shown(ns: Option<u64>) -> String {
 #[derive(Default)]
 struct Times {
     last: Option<(u64, usize)>,
-    /// The longest within a segment.
+    /// The longest time within a segment.
     longest: Option<u64>,
-    /// Those in front of segments, with the index of the segment.
+    /// Times between the last frame of a segment and the first of the next one, with the index of that one.
     seams: Vec<(usize, Option<u64>)>,
 }
 

@@ -56,7 +56,7 @@ enum Sequence {
 
 /// The outcome of a change of a job's record.
 enum Change {
-    /// Somebody else has changed the record meanwhile.
+    /// Another process has changed the record meanwhile.
     Late,
     /// It was changed.
     Done,

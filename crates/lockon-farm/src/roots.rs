@@ -18,7 +18,7 @@ use lockon_gst::source::{Input, Pictures, Uri};
 use lockon_run::request::Request;
 use lockon_run::run::Video;
 
-/// What the worker does not do with files outside of its folders.
+/// The action of errors about files outside of the worker's folders.
 const SERVE: &str = "serve";
 
 /// Folders below which jobs may read and write, and the addresses and cameras that they may use. Without any
@@ -300,11 +300,8 @@ impl Roots {
     /// roots.
     fn open_pictures(&self, typed: &Pictures, asked: &mut Asked) -> Result<Vec<(PathBuf, File)>> {
         let typed = typed.path();
-        let (folder, name) = match typed.parent() {
-            _ if typed.is_dir() => (typed, None),
-            Some(folder) if folder != Path::new("") => (folder, typed.file_name()),
-            _ => (Path::new("."), typed.file_name()),
-        };
+        let (folder, name) =
+            if typed.is_dir() { (typed, None) } else { (folder_of(typed), typed.file_name()) };
         let here = asked.hold(self.open_folder(folder)?, folder)?;
         let text = name.map_or_else(|| here.clone(), |name| here.join(name));
         let Input::Pictures(found) = Input::typed(text.as_os_str())? else {

@@ -1,19 +1,17 @@
 //! The data on the farm's server, and all requests to it.
 //!
-//! Nothing here compares clocks: the server removes old data by its own.
+//! Nothing here compares clocks: the server removes old data by its own. `errors` decides which of its
+//! errors are permanent.
+
+mod errors;
 
 use std::collections::{HashMap, HashSet};
-use std::fmt::Display;
 use std::time::Duration;
 
 use async_nats::Client;
 use async_nats::connection::State;
-use async_nats::jetstream::ErrorCode;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy, PullConsumer, pull, push};
-use async_nats::jetstream::context::{
-    Context, CreateStreamError, CreateStreamErrorKind, GetStreamError, GetStreamErrorKind, PublishError,
-    PublishErrorKind,
-};
+use async_nats::jetstream::context::{Context, PublishErrorKind};
 use async_nats::jetstream::message::{PublishMessage, StreamMessage};
 use async_nats::jetstream::stream::{
     Config, DeleteMessageErrorKind, DirectGetErrorKind, DiscardPolicy, LastRawMessageErrorKind,
@@ -29,9 +27,11 @@ use super::access::{Access, Denied};
 use super::job::{Content, Job, JobKind, Record, Status, Worker};
 use super::lease;
 use super::names::Names;
+use errors::{TOO_LARGE, has_too_few_servers, is_lost, is_there_already};
 use lockon_core::error::{Error, Result};
-use lockon_core::locks::lock;
 use lockon_core::text;
+
+pub(super) use errors::{is_full, is_too_large};
 
 /// Reports of workers expire after this time.
 pub(super) const FORGOTTEN: Duration = Duration::from_secs(15);
@@ -68,34 +68,6 @@ const HEADERS: usize = 128;
 
 /// Bytes that a record grows by while its job runs, without errors.
 const GROWTH: usize = 256;
-
-/// The client's error for messages that are larger than the server accepts.
-const TOO_LARGE: &str = "max payload size exceeded";
-
-/// Permanent errors besides those of [`FULL`]: the server lacks another resource, or stores nothing.
-const REFUSALS: [ErrorCode; 9] = [
-    ErrorCode::MAXIMUM_CONSUMERS_LIMIT,
-    ErrorCode::MAXIMUM_STREAMS_LIMIT,
-    ErrorCode::MEMORY_RESOURCES_EXCEEDED,
-    ErrorCode::NO_LIMITS,
-    ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT,
-    ErrorCode::JETSTREAM_NOT_ENABLED,
-    ErrorCode::STREAM_HEADER_EXCEEDS_MAXIMUM,
-    ErrorCode::STREAM_LIMITS,
-    ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM,
-];
-
-/// Errors of a server whose storage is full.
-const FULL: [ErrorCode; 5] = [
-    ErrorCode::ACCOUNT_RESOURCES_EXCEEDED,
-    ErrorCode::INSUFFICIENT_RESOURCES,
-    ErrorCode::STORAGE_RESOURCES_EXCEEDED,
-    ErrorCode::STREAM_MAX_STREAM_BYTES_EXCEEDED,
-    ErrorCode::STREAM_STORE_FAILED,
-];
-
-/// Explains these errors.
-const IS_FULL: &str = "its storage is full";
 
 /// A farm's streams.
 pub(super) struct Store {
@@ -179,45 +151,6 @@ impl Store {
         &self.server
     }
 
-    /// The error of a request to the server: `Refused`, with the server's own words, if it refuses the
-    /// request; `Unreachable` if a retry may work.
-    fn away(&self, error: impl std::error::Error + 'static) -> Error {
-        let said = error.to_string();
-        // Requests and messages have errors of different types, with the same words.
-        if said.contains(TOO_LARGE) {
-            return self.refused(format!("{said}: raise max_payload in the server's configuration"));
-        }
-        match source::<jetstream::Error>(&error) {
-            Some(answer) => self.answered(answer),
-            None => match lock(&self.denied).take() {
-                Some(denied) => self.refused(denied),
-                None => self.silent(said),
-            },
-        }
-    }
-
-    /// The error for an answer of the server.
-    fn answered(&self, answer: &jetstream::Error) -> Error {
-        if FULL.contains(&answer.error_code()) {
-            self.refused(format!(
-                "{answer}: {IS_FULL}: run `lockon jobs cancel --all` and `lockon jobs purge --all`, or raise \
-                 max_file_store in the server's configuration"
-            ))
-        } else if REFUSALS.contains(&answer.error_code()) {
-            self.refused(answer)
-        } else {
-            self.silent(answer)
-        }
-    }
-
-    fn refused(&self, said: impl Display) -> Error {
-        Error::Refused { input: self.server.clone(), reason: of_server(&said) }
-    }
-
-    fn silent(&self, said: impl Display) -> Error {
-        Error::Unreachable { input: self.server.clone(), reason: of_server(&said) }
-    }
-
     /// Does something until the connection is lost.
     ///
     /// # Errors
@@ -255,13 +188,6 @@ impl Store {
             }
         }
         Ok(())
-    }
-
-    fn not_made(&self, error: CreateStreamError) -> Error {
-        match error.kind() {
-            CreateStreamErrorKind::JetStream(answer) => self.answered(&answer),
-            _ => self.away(error),
-        }
     }
 
     fn streams(&self) -> [Config; 4] {
@@ -755,41 +681,9 @@ impl Newest {
     }
 }
 
-/// True for the error of a message that is larger than the server accepts.
-pub(super) fn is_too_large(error: &Error) -> bool {
-    matches!(error, Error::Refused { reason, .. } if reason.contains(TOO_LARGE))
-}
-
-/// True for the error of a server whose storage is full.
-pub(super) fn is_full(error: &Error) -> bool {
-    matches!(error, Error::Refused { reason, .. } if reason.contains(IS_FULL))
-}
-
-/// A reason of the server's, in one line: it may quote what strangers stored.
-fn of_server(said: &impl Display) -> String {
-    format!("the farm's server: {}", text::in_one_line(&said.to_string()))
-}
-
-/// True for the answer that there is no such stream.
-fn is_lost(error: &GetStreamError) -> bool {
-    matches!(error.kind(), GetStreamErrorKind::JetStream(said) if said.error_code() == ErrorCode::STREAM_NOT_FOUND)
-}
-
 /// The last word of a subject.
 fn last_word(subject: &str) -> &str {
     subject.rsplit('.').next().unwrap_or(subject)
-}
-
-/// The first error of a chain of causes that has this type.
-fn source<'a, T: std::error::Error + 'static>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a T> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(found) = error.downcast_ref() {
-            return Some(found);
-        }
-        next = error.source();
-    }
-    None
 }
 
 /// The number of jobs of each status.
@@ -799,19 +693,6 @@ pub fn counts<'a>(records: impl IntoIterator<Item = &'a Record>) -> [u64; Status
         counts[record.status as usize] += 1;
     }
     counts
-}
-
-/// True if a cluster has not as many servers as copies are asked for. One that is only busy is asked again.
-fn has_too_few_servers(error: &CreateStreamError) -> bool {
-    let CreateStreamErrorKind::JetStream(said) = error.kind() else { return false };
-    [ErrorCode::CLUSTER_NO_PEERS, ErrorCode::INSUFFICIENT_RESOURCES].contains(&said.error_code())
-}
-
-/// True if the queue has a message of that subject, and so refuses a second one. The server has no number of
-/// its own for that.
-fn is_there_already(error: &PublishError) -> bool {
-    let said = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-    said.contains("maximum messages per subject")
 }
 
 fn bytes(value: &impl Serialize) -> Bytes {
