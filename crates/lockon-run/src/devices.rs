@@ -168,12 +168,12 @@ impl Devices {
             has_opened: Cell::new(false),
             ahead: RefCell::new(None),
         };
-        devices.take_place();
+        devices.take_seat();
         devices
     }
 
     /// Takes a seat on a GPU that has not been tried; false if there is none.
-    fn take_place(&self) -> bool {
+    fn take_seat(&self) -> bool {
         let mut untried = self.untried.borrow_mut();
         let Some(seat) = GpuSeat::take(untried.iter().copied()) else { return false };
         untried.retain(|gpu| *gpu != seat.0);
@@ -204,7 +204,7 @@ impl Devices {
             if !has_no_room {
                 self.seat.borrow().iter().for_each(|seat| seat.has_failed(why));
             }
-            self.take_place();
+            self.take_seat();
             tracing::warn!(
                 "cuda:{left} cannot be opened, cuda:{} is taken: {why}",
                 self.options.borrow().auto_gpu
@@ -694,13 +694,7 @@ mod tests {
 
     #[test]
     fn auto_takes_the_first_gpu() {
-        let gpu = match cuda::device(AUTO_GPU) {
-            Ok(gpu) => gpu,
-            Err(error) if std::env::var("LOCKON_REQUIRE_GPU").is_ok_and(|value| value == "1") => {
-                panic!("no GPU: {error}")
-            }
-            Err(error) => return crate::test_log::skipped(&format!("no GPU: {error}")),
-        };
+        let Some(gpu) = crate::test_log::gpu_or_skip(cuda::device(AUTO_GPU)) else { return };
         let options = Options { depth: 1, threads: 1, ..Options::default() };
         let device = open(&options, &Standing::new(Size::new(8, 8))).unwrap().describe();
         assert_eq!(device.backend, "cuda");

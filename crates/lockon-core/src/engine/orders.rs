@@ -23,15 +23,16 @@ const MOST_REPORTED: usize = 8;
 pub(super) struct Carried {
     frame: u64,
     asked: Asked,
-    outcome: Result<()>,
-    /// The search after it, if it was carried out.
-    search: Option<Arc<SearchRecord>>,
+    outcome: Outcome,
 }
+
+/// The search after an order, if the order changed it; the error of an order that was not carried out.
+type Outcome = Result<Option<Arc<SearchRecord>>>;
 
 impl Carried {
     pub(super) fn new(frame: u64, asked: Asked) -> Self {
-        let outcome = asked.as_before();
-        Self { frame, asked, outcome, search: None }
+        let outcome = asked.as_before().map(|()| None);
+        Self { frame, asked, outcome }
     }
 
     /// True if it was carried out, or will be.
@@ -101,11 +102,11 @@ impl Engine<'_> {
         let next = run.in_flight.front().expect("called with a frame in flight").frame.clone();
         let frame = next.meta.index;
         while run.carried.front().is_some_and(|carried| carried.frame <= frame) {
-            let Some(Carried { frame, asked, outcome, search }) = run.carried.pop_front() else { break };
-            if let (Order::Change(change), Ok(())) = (&asked.order, &outcome) {
+            let Some(Carried { frame, asked, outcome }) = run.carried.pop_front() else { break };
+            if let (Order::Change(change), Ok(_)) = (&asked.order, &outcome) {
                 change.add.iter().for_each(|template| run.tally.expect(template.name()));
             }
-            self.tell_order(run, frame, asked, outcome.map(|()| search))?;
+            self.tell_order(run, frame, asked, outcome)?;
         }
         for asked in self.control.orders.due(frame) {
             let done = asked.as_before().and_then(|()| {
@@ -143,14 +144,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Answers an order and reports it. The outcome has the search after it, if it changed the search.
-    fn tell_order(
-        &mut self,
-        run: &mut Run,
-        frame: u64,
-        asked: Asked,
-        outcome: Result<Option<Arc<SearchRecord>>>,
-    ) -> Result<()> {
+    /// Answers an order and reports it.
+    fn tell_order(&mut self, run: &mut Run, frame: u64, asked: Asked, outcome: Outcome) -> Result<()> {
         let refused = outcome.as_ref().err().map(|error| match error {
             Error::Order { reason, .. } => text::for_people(reason),
             error => in_words(error),
@@ -218,10 +213,7 @@ pub(super) fn changed(search: &Search, due: &mut [Carried], frame: Size) -> Opti
             Ok(changed)
         });
         if let Some(changed) = change {
-            carried.outcome = changed.map(|changed| {
-                carried.search = Some(changed.record().into());
-                after = Some(changed);
-            });
+            carried.outcome = changed.map(|changed| Some(after.insert(changed).record().into()));
         }
     }
     after

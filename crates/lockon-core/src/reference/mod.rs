@@ -10,12 +10,11 @@ use crate::frame::{Plane, Size};
 
 /// A picture to check and time searches on: smooth blobs and noise, nowhere flat, the same every time.
 pub fn picture(size: Size) -> Plane {
-    let mut state = 1_u32;
+    let mut random = random();
     let data = (0..size.area()).map(|i| {
         let (x, y) = ((i % size.width) as f64, (i / size.width) as f64);
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let blobs = 60.0 * (x / 17.0).sin() * (y / 23.0).cos() + 30.0 * ((x + 2.0 * y) / 41.0).sin();
-        (120.0 + blobs + f64::from(state >> 27)) as u8
+        (120.0 + blobs + f64::from(random() >> 27)) as u8
     });
     Plane::from_vec(data.collect(), size)
 }
@@ -23,11 +22,8 @@ pub fn picture(size: Size) -> Plane {
 /// Noise on every scale, the coarser the stronger, as nature has it: the same picture every time.
 pub fn natural(frame: Size) -> Plane {
     let mut sum = vec![128.0_f32; frame.area()];
-    let mut state = 1_u32;
-    let mut noise = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 16) as f32 / 32_768.0 - 1.0
-    };
+    let mut random = random();
+    let mut noise = || (random() >> 16) as f32 / 32_768.0 - 1.0;
     for (cell, strength) in [(64, 40.0), (16, 24.0), (4, 14.0), (1, 9.0)] {
         let across = frame.width / cell + 2;
         let knots: Vec<f32> = (0..across * (frame.height / cell + 2)).map(|_| noise()).collect();
@@ -40,4 +36,13 @@ pub fn natural(frame: Size) -> Plane {
         }
     }
     Plane::from_vec(sum.into_iter().map(|value| value as u8).collect(), frame)
+}
+
+/// Random numbers, the same every time. Only their upper bits look random.
+fn random() -> impl FnMut() -> u32 {
+    let mut state = 1_u32;
+    move || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state
+    }
 }

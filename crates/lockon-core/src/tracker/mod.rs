@@ -310,6 +310,11 @@ impl Tracker {
         self.let_go(|id| ended.contains(&id));
     }
 
+    /// The numbers of the followed tracks, and of boxes that wait for their frame.
+    fn ids(&self) -> impl Iterator<Item = u32> {
+        self.waiting.iter().map(|waiting| waiting.id).chain(self.targets.iter().map(Target::id))
+    }
+
     /// Refuses the number of another track, also of one that has ended: records of both would be taken for
     /// those of one. Numbers that a program assigns are unused, those in a results file may be anything.
     fn check_unused(&self, id: u32) -> Result<(), Obstacle> {
@@ -325,8 +330,7 @@ impl Tracker {
 
     /// Refuses a number that no track has.
     fn check_known(&self, id: u32) -> Result<(), Obstacle> {
-        let mut known: Vec<u32> = self.waiting.iter().map(|waiting| waiting.id).collect();
-        known.extend(self.targets.iter().map(Target::id));
+        let mut known: Vec<u32> = self.ids().collect();
         known.sort_unstable();
         if known.contains(&id) {
             return Ok(());
@@ -404,8 +408,7 @@ impl Follow for Tracker {
         match *order {
             Order::Follow { id, rect, at } => {
                 self.check_unused(id).map_err(refuse)?;
-                let ids = self.targets.iter().map(Target::id).chain(self.waiting.iter().map(|it| it.id));
-                if ids.filter(|id| self.ordered.contains(id)).count() >= MOST_ORDERED {
+                if self.ids().filter(|id| self.ordered.contains(id)).count() >= MOST_ORDERED {
                     return Err(refuse(Obstacle::Other(format!("there are {MOST_ORDERED} tracks already"))));
                 }
                 let from = Self::moment(rect, at, next, recent).map_err(refuse)?;

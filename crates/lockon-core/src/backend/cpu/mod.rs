@@ -9,6 +9,7 @@
 //! | `ncc`, `workload`, `plan` | the search of a bank; how much work it is; cutting score maps into tiles |
 //! | `correlate`, `sums` | sums of products by FFT; sums of windows by sliding |
 //! | `estimate`, `exact`, `search` | where a match can be; the exact scores there; both for one tile |
+//! | `wanted` | the least scores that still count in a frame |
 //! | `pyramid` | search from coarse to fine |
 //! | `threshold`, `gaussian` | the mask |
 
@@ -45,6 +46,7 @@ mod pyramid;
 mod search;
 mod sums;
 pub mod threshold;
+mod wanted;
 pub(super) mod workload;
 
 pub use crate::simd;

@@ -19,8 +19,9 @@ use rayon::prelude::*;
 
 use super::correlate::Plans;
 use super::plan::{Plan, Tile, Workload};
-use super::search::{PreparedSearch, SearchWorker, Wanted};
+use super::search::{PreparedSearch, SearchWorker};
 use super::simd::Level;
+use super::wanted::Wanted;
 use super::workload;
 use crate::backend::peaks::{Candidate, Selector};
 use crate::config::Limits;

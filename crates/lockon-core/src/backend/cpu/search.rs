@@ -1,7 +1,7 @@
 //! The search of one tile: data that all threads read, and the buffers of each.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::correlate::{Correlator, Pattern, Plans, Scratch, Spectrum};
@@ -10,8 +10,8 @@ use super::exact::{self, Exact, ExactMember, ExactWork};
 use super::plan::{Plan, Tile};
 use super::simd::Level;
 use super::sums::{MAX_WINDOW, RowSums, WindowVariances};
+use super::wanted::Wanted;
 use crate::backend::peaks::{Candidate, ScoreTile};
-use crate::config::Limits;
 use crate::control::Control;
 use crate::error::{Bytes, Error, Result};
 use crate::frame::{PlaneRef, Rect, Size};
@@ -73,13 +73,6 @@ struct Member {
 struct Estimate {
     pattern: Pattern<f32>,
     mask: Option<Pattern<f32>>,
-}
-
-/// The limits of matches in a frame, and the best scores so far.
-pub(super) struct Wanted {
-    limits: Limits,
-    /// For each name, a score that its best match reaches: of use where the best is all that is wanted.
-    best: Vec<AtomicI64>,
 }
 
 /// Bytes that one thread takes at most for tiles of that size and score maps of so many positions.
@@ -170,8 +163,7 @@ impl PreparedSearch {
     /// Nothing is known of the frame yet.
     pub(super) fn wanted(&self) -> Wanted {
         let names = self.members.iter().map(|member| member.name + 1).max().unwrap_or(0);
-        let best = (0..names).map(|_| AtomicI64::new(0)).collect();
-        Wanted { limits: Limits::default(), best }
+        Wanted::new(names)
     }
 
     /// The pixels of a tile: as many as there are, to the right and down from its first.
@@ -237,49 +229,6 @@ impl Estimate {
         let mask = template.mask().map(|_| correlator.pattern(size, load_mask, scratch)).transpose()?;
         Ok(Self { pattern, mask })
     }
-}
-
-impl Wanted {
-    /// Starts over for another frame.
-    pub(super) fn reset(&mut self, limits: &Limits) {
-        self.limits = *limits;
-        for best in &mut self.best {
-            *best.get_mut() = to_ordered(-1.0);
-        }
-    }
-
-    /// The least score of a match of a name that can still count.
-    fn threshold(&self, name: usize) -> f64 {
-        let least = self.limits.min_score;
-        if self.is_best_only() {
-            least.max(from_ordered(self.best[name].load(Ordering::Relaxed)))
-        } else {
-            least
-        }
-    }
-
-    /// One match a name is needed: only the best, since nothing better can overlap it.
-    fn is_best_only(&self) -> bool {
-        self.limits.max_matches == 1
-    }
-
-    /// Some match of a name scores this or more.
-    fn raise(&self, name: usize, score: f64) {
-        self.best[name].fetch_max(to_ordered(score), Ordering::Relaxed);
-    }
-}
-
-/// Returns a number in the order of `f64::total_cmp`. The function is its own inverse.
-fn to_ordered(score: f64) -> i64 {
-    flip(score.to_bits() as i64)
-}
-
-fn from_ordered(ordered: i64) -> f64 {
-    f64::from_bits(flip(ordered) as u64)
-}
-
-fn flip(bits: i64) -> i64 {
-    bits ^ (((bits >> 63) as u64) >> 1) as i64
 }
 
 /// The buffers of one thread, and its peaks.

@@ -78,7 +78,7 @@ pub(crate) fn shown(typed: &str) -> String {
     }
     let Some((scheme, rest)) = open.split_once("://") else { return without_path(&open) };
     // A mistyped scheme may stand for that of a web address.
-    let is_web = !["mqtt", "mqtts"].iter().any(|broker| scheme.eq_ignore_ascii_case(broker));
+    let is_web = !is_one_of(scheme, BROKERS);
     let ends_host: &[char] = if is_web { &['/', '?', '#', '\\'] } else { &['?', '#'] };
     match rest.find(ends_host) {
         Some(end) if &rest[end..] != "/" => {
@@ -89,19 +89,29 @@ pub(crate) fn shown(typed: &str) -> String {
     }
 }
 
+/// The schemes of MQTT.
+const BROKERS: [&str; 2] = ["mqtt", "mqtts"];
+
+fn is_one_of(scheme: &str, names: [&str; 2]) -> bool {
+    names.iter().any(|name| scheme.eq_ignore_ascii_case(name))
+}
+
 /// Removes the path of an address without `://` that may be a web address. Names of files and topics of MQTT
 /// stay.
 fn without_path(open: &str) -> String {
+    if Path::new(open).exists() {
+        return open.to_owned();
+    }
     let is_scheme = |c: char| c.is_ascii_alphanumeric();
     let behind = open.trim_start_matches(is_scheme);
     let scheme = &open[..open.len() - behind.len()];
     let rest = behind.trim_start_matches([':', '/']);
-    let is = |names: [&str; 2]| names.iter().any(|name| scheme.eq_ignore_ascii_case(name));
-    let is_address = is(["http", "https"]) || behind.starts_with(':') || behind.starts_with("//");
-    let is_web = is_address && !is(["mqtt", "mqtts"]) && !Path::new(open).exists();
+    let is_address =
+        is_one_of(scheme, ["http", "https"]) || behind.starts_with(':') || behind.starts_with("//");
+    let is_web = is_address && !is_one_of(scheme, BROKERS);
     let host = if is_web { rest } else { open };
     let length = host.find(['/', '?', '#']).unwrap_or(host.len());
-    let is_host = !open.starts_with(['/', '.']) && host[..length].contains('.') && !Path::new(open).exists();
+    let is_host = !open.starts_with(['/', '.']) && host[..length].contains('.');
     if length + 1 < host.len() && (is_web || is_host) {
         return format!("{}/{HIDDEN}", &open[..open.len() - host.len() + length]);
     }
