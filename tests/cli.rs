@@ -3,7 +3,7 @@
 mod times;
 
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -686,15 +686,11 @@ fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let send = |signal: &str| {
-            let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
-            assert!(sent.unwrap().success());
-        };
         await_frames(&place, 10);
-        send(ignored);
+        signal(&child, ignored);
         let count = place.read("out.jsonl").lines().count();
         await_frames(&place, count + 50);
-        send("TERM");
+        signal(&child, "TERM");
         assert_eq!(child.wait().unwrap().code(), Some(143), "{ignored}");
     }
 }
@@ -752,18 +748,17 @@ fn a_second_ctrl_c_ends_at_once_whatever_hangs() {
         .spawn()
         .unwrap();
     await_frames(&place, 1);
-    let interrupt = || Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(interrupt().success());
+    signal(&child, "INT");
     std::thread::sleep(Duration::from_millis(1500));
     let started = Instant::now();
-    assert!(interrupt().success());
+    signal(&child, "INT");
     assert_eq!(child.wait().unwrap().code(), Some(130));
     // Without the second signal it would hang for good.
     assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
 }
 
 /// A run on a live source without an end, of 50 frames a second.
-fn live(place: &Place, words: &str) -> std::process::Child {
+fn live(place: &Place, words: &str) -> Child {
     Command::new(program())
         .args([
             "run",
@@ -776,6 +771,11 @@ fn live(place: &Place, words: &str) -> std::process::Child {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap()
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
+    assert!(sent.unwrap().success());
 }
 
 /// Waits until out.jsonl has so many frames.
@@ -863,7 +863,7 @@ fn ctrl_c_leaves_a_complete_report() {
     let mut child = live(&place, "--report out.html --results out.jsonl");
     await_frames(&place, 20);
     assert!(place.read("out.html").is_empty(), "it comes at the end: until then its name is taken");
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    signal(&child, "INT");
     assert_eq!(child.wait().unwrap().code(), Some(130));
     let page = place.read("out.html");
     assert!(elements(&page).len() > 50);

@@ -5,19 +5,10 @@ use lockon::frame::{Plane, Size, iou};
 use lockon::results::{FrameRecord, Track, TrackState};
 use lockon::template::Template;
 
-use crate::util::{Job, noise, paste};
+use crate::util::{Job, paste, smooth};
 
 const FRAME: Size = Size::new(323, 241);
 const PART: Size = Size::new(44, 36);
-
-/// A smooth picture, as cameras make them: blurred noise.
-fn smooth(seed: u64, size: Size) -> Plane {
-    let noise = noise(seed, size);
-    let at = |x: usize, y: usize| u32::from(noise.data()[y % size.height * size.width + x % size.width]);
-    let mean = |x: usize, y: usize| (0..25).map(|k| at(x + k % 5, y + k / 5)).sum::<u32>() / 25;
-    let value = |i: usize| ((mean(i % size.width, i / size.width).max(60) - 60) * 2).min(255) as u8;
-    Plane::from_vec((0..size.area()).map(value).collect(), size)
-}
 
 fn part() -> Plane {
     smooth(99, PART)

@@ -18,7 +18,9 @@ use lockon::run::Run;
 use lockon::search::Search;
 use lockon::template::Template;
 
-use crate::util::{Heard, Job, MemorySink, MemorySource, Random, backends, noise, paste, root, timeless};
+use crate::util::{
+    Heard, Job, MemorySink, MemorySource, Random, backends, noise, paste, root, smooth, timeless,
+};
 
 const FRAME: Size = Size::new(323, 241);
 const PART: Size = Size::new(44, 36);
@@ -111,15 +113,6 @@ fn drive_with(job: &Job, pictures: &[Plane], script: &[(u64, Words)], changes: &
         orders.push(event.clone());
     }
     Driven { records, orders, replies: std::mem::take(&mut replies.lock().unwrap()), summary }
-}
-
-/// A smooth picture, as cameras make them: blurred noise.
-fn smooth(seed: u64, size: Size) -> Plane {
-    let noise = noise(seed, size);
-    let at = |x: usize, y: usize| u32::from(noise.data()[y % size.height * size.width + x % size.width]);
-    let mean = |x: usize, y: usize| (0..25).map(|k| at(x + k % 5, y + k / 5)).sum::<u32>() / 25;
-    let value = |i: usize| ((mean(i % size.width, i / size.width).max(60) - 60) * 2).min(255) as u8;
-    Plane::from_vec((0..size.area()).map(value).collect(), size)
 }
 
 /// Where the first and the second part are.

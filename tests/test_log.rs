@@ -15,6 +15,24 @@ pub fn skipped(why: &str) {
     }
 }
 
+/// Fails if the environment requires a part of the machine that is missing: `LOCKON_REQUIRE_GPU=1` for `GPU`.
+pub fn check_required(part: &str, why: &str) {
+    let variable = format!("LOCKON_REQUIRE_{part}");
+    let is_required = std::env::var_os(&variable).is_some_and(|value| value != "0");
+    assert!(!is_required, "{variable} is set: {why}");
+}
+
+/// As [`skipped`], for a part of the machine, which [`check_required`] may require.
+pub fn missing(part: &str, why: &str) {
+    check_required(part, why);
+    skipped(why);
+}
+
+/// A GPU that was opened, or `None` where there is none, which is [`missing`]: a test then has nothing to do.
+pub fn gpu_or_skip<T, E: std::fmt::Display>(opened: Result<T, E>) -> Option<T> {
+    opened.inspect_err(|error| missing("GPU", &format!("no GPU: {error}"))).ok()
+}
+
 /// Prints that a panic which follows in the log is expected: the test that calls this provokes it on another
 /// thread.
 pub fn panic_follows() {

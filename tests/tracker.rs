@@ -4,21 +4,10 @@
 use lockon::frame::{Plane, Size};
 use lockon::results::{FrameRecord, Track, TrackState};
 
-use crate::util::{Job, MemorySink, MemorySource, Random, backends, frame, noise, on_device};
+use crate::util::{Job, MemorySink, MemorySource, Random, backends, frame, on_device, smooth};
 
 const FRAME: Size = Size::new(323, 241);
 const TARGET: Size = Size::new(44, 36);
-
-/// A smooth picture, as cameras make them: blurred noise.
-fn smooth(seed: u64, size: Size) -> Plane {
-    let noise = noise(seed, size);
-    let at = |x: usize, y: usize| u32::from(noise.data()[y % size.height * size.width + x % size.width]);
-    let mean = |i: usize| {
-        let (x, y) = (i % size.width, i / size.width);
-        (0..25).map(|k| at(x + k % 5, y + k / 5)).sum::<u32>() / 25
-    };
-    Plane::from_vec((0..size.area()).map(|i| ((mean(i).max(60) - 60) * 2).min(255) as u8).collect(), size)
-}
 
 /// How a target lies in a frame: its middle, its size relative to its picture, its direction in degrees.
 #[derive(Clone, Copy)]

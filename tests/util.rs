@@ -39,22 +39,16 @@ pub fn program() -> OsString {
     std::env::var_os("LOCKON_BIN").unwrap_or_else(|| built.into())
 }
 
-/// The first GPU. Without a GPU the test reports that it is skipped, or fails if `LOCKON_REQUIRE_GPU` is 1.
+/// The first GPU; `None` where there is none, as [`test_log::gpu_or_skip`].
 pub fn gpu() -> Option<BackendChoice> {
-    find_gpu().inspect_err(|why| test_log::skipped(why)).ok()
-}
-
-/// The first GPU, or why there is none, which is a failure if `LOCKON_REQUIRE_GPU` is 1.
-fn find_gpu() -> Result<BackendChoice, String> {
-    let found = backend::cuda::device(0).map(|_| BackendChoice::Cuda(0));
-    let is_required = std::env::var_os("LOCKON_REQUIRE_GPU").is_some_and(|value| value == "1");
-    assert!(found.is_ok() || !is_required, "LOCKON_REQUIRE_GPU is set: {}", found.unwrap_err());
-    found.map_err(|error| format!("no GPU: {error}"))
+    test_log::gpu_or_skip(backend::cuda::device(0).map(|_| BackendChoice::Cuda(0)))
 }
 
 /// The backends of this machine: the CPU first, and the GPU where there is one.
 pub fn backends() -> Vec<BackendChoice> {
-    std::iter::once(BackendChoice::Cpu).chain(find_gpu()).collect()
+    let gpu = backend::cuda::device(0).map(|_| BackendChoice::Cuda(0));
+    let gpu = gpu.inspect_err(|error| test_log::check_required("GPU", &error.to_string()));
+    std::iter::once(BackendChoice::Cpu).chain(gpu).collect()
 }
 
 /// Records as they are written, without what depends on the clock.
@@ -86,6 +80,15 @@ impl Random {
 pub fn noise(seed: u64, size: Size) -> Plane {
     let mut random = Random::new(seed);
     Plane::from_vec((0..size.area()).map(|_| random.byte()).collect(), size)
+}
+
+/// A smooth picture, as cameras make them: blurred noise.
+pub fn smooth(seed: u64, size: Size) -> Plane {
+    let noise = noise(seed, size);
+    let at = |x: usize, y: usize| u32::from(noise.data()[y % size.height * size.width + x % size.width]);
+    let mean = |x: usize, y: usize| (0..25).map(|k| at(x + k % 5, y + k / 5)).sum::<u32>() / 25;
+    let value = |i: usize| ((mean(i % size.width, i / size.width).max(60) - 60) * 2).min(255) as u8;
+    Plane::from_vec((0..size.area()).map(value).collect(), size)
 }
 
 /// Copies `patch` into `picture` at (`x`, `y`).

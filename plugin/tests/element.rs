@@ -1567,8 +1567,7 @@ fn has_pygobject() -> bool {
     let is_there = tried.is_ok_and(|tried| tried.status.success());
     if !is_there {
         // scripts/setup --to-test installs it where there is apt.
-        assert!(std::env::var_os("LOCKON_REQUIRE_RTSP").is_none(), "python3-gi is missing");
-        test_log::skipped("no PyGObject (apt-get install python3-gi)");
+        test_log::missing("RTSP", "no PyGObject (apt-get install python3-gi)");
     }
     is_there
 }
@@ -1633,10 +1632,8 @@ fn printed(record: &Value) -> Vec<String> {
 
 #[test]
 fn on_a_gpu_the_element_finds_what_it_finds_on_the_cpu() {
-    if let Err(error) = lockon_run::backend::cuda::device(0) {
-        let is_required = std::env::var_os("LOCKON_REQUIRE_GPU").is_some_and(|value| value == "1");
-        assert!(!is_required, "LOCKON_REQUIRE_GPU is set: {error}");
-        return test_log::skipped(&format!("no GPU: {error}"));
+    if test_log::gpu_or_skip(lockon_run::backend::cuda::device(0)).is_none() {
+        return;
     }
     let here = Place::new();
     let [cpu, cuda] = ["cpu", "cuda"].map(|backend| {
@@ -1669,12 +1666,10 @@ fn on_a_gpu_the_element_finds_what_it_finds_on_the_cpu() {
 /// NVDEC is not needed for this, only GStreamer's CUDA plugin.
 #[test]
 fn frames_that_lie_on_a_gpu_have_the_results_and_the_drawings_of_those_on_the_host() {
-    let is_required = std::env::var_os("LOCKON_REQUIRE_GPU").is_some_and(|value| value == "1");
     let here = Place::new();
     let is_there = |name: &str| gst::ElementFactory::find(name).is_some();
     if !is_there("cudaupload") || !lockon_gst::cuda::is_usable() {
-        assert!(!is_required, "LOCKON_REQUIRE_GPU is set, and GStreamer has no CUDA");
-        return test_log::skipped("GStreamer has no CUDA here");
+        return test_log::missing("GPU", "GStreamer has no CUDA here");
     }
     // Rows without padding, an alignment that nothing guarantees.
     for (width, height, format) in [(320, 240, "NV12"), (216, 158, "I420"), (320, 182, "Y444")] {

@@ -2,7 +2,6 @@
 
 use super::*;
 use std::io::Read;
-use std::process::Child;
 
 /// The maximum time for a run to end when it is asked to. The claim is 0.2 s, on a machine that does nothing
 /// else.
@@ -23,11 +22,6 @@ fn place_with_thing(side: usize) -> Place {
     let thing = blocks(Size::new(side, side), 7);
     lockon::still::save(&place.path("thing.png"), thing.as_ref()).unwrap();
     place
-}
-
-fn signal(child: &Child, name: &str) {
-    let sent = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
-    assert!(sent.unwrap().success());
 }
 
 /// Waits until the run has a handler for SIGTERM.

@@ -2,16 +2,21 @@
 
 use super::*;
 
-/// A video with B frames and a key frame every 25, of an odd length.
-fn video(farm: &Farm, name: &str, muxer: &str) {
+/// A video of so many frames, encoded and muxed by the elements of `encoder`.
+fn encode(farm: &Farm, name: &str, frames: u64, encoder: &str) {
     let text = format!(
-        "videotestsrc num-buffers=137 pattern=ball ! video/x-raw,width=176,height=144,framerate=25/1 ! \
-         x264enc key-int-max=25 bframes=3 b-adapt=false speed-preset=ultrafast threads=1 ! {muxer} ! \
-         filesink location={}",
+        "videotestsrc num-buffers={frames} pattern=ball ! video/x-raw,width=176,height=144,framerate=25/1 ! \
+         {encoder} ! filesink location={}",
         farm.path(name).display()
     );
     let made = Command::new("gst-launch-1.0").args(["-q"]).args(text.split_whitespace()).status().unwrap();
-    assert!(made.success());
+    assert!(made.success(), "{name}");
+}
+
+/// A video with B frames and a key frame every 25, of an odd length.
+fn video(farm: &Farm, name: &str, muxer: &str) {
+    let encoder = "x264enc key-int-max=25 bframes=3 b-adapt=false speed-preset=ultrafast threads=1";
+    encode(farm, name, 137, &format!("{encoder} ! {muxer}"));
 }
 
 #[test]
@@ -79,14 +84,7 @@ fn segments_of_a_transport_stream_begin_with_its_key_frames() {
         ("open.ts", "x264enc key-int-max=50 bframes=3 option-string=open-gop=1 threads=1"),
         ("hevc.ts", "x265enc key-int-max=50 speed-preset=ultrafast log-level=none"),
     ] {
-        let text = format!(
-            "videotestsrc num-buffers=503 pattern=ball ! video/x-raw,width=176,height=144,framerate=25/1 ! {encoder} ! \
-             mpegtsmux ! filesink location={}",
-            farm.path(name).display()
-        );
-        let made =
-            Command::new("gst-launch-1.0").args(["-q"]).args(text.split_whitespace()).status().unwrap();
-        assert!(made.success(), "{name}");
+        encode(&farm, name, 503, &format!("{encoder} ! mpegtsmux"));
         let input = farm.path(name).to_str().unwrap().to_owned();
         let expected = alone(&farm, &[&input, "--threshold", "mean:31:5"], "alone.jsonl");
         let submit = ["submit", &input, "--threshold", "mean:31:5", "--results", "joined.jsonl", "-y"];

@@ -59,7 +59,7 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Args::parse().command {
         Command::Kernels(request) => kernels(&request).map(|()| true),
-        Command::Textures { words } => textures::show(&words, print).map_err(Into::into),
+        Command::Textures { words } => textures::show(&words).map_err(Into::into),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

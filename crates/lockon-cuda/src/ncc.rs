@@ -10,9 +10,9 @@ use lockon_core::error::Result;
 use lockon_core::frame::{Rect, Size};
 use lockon_core::template::TemplateSums;
 
-use super::driver::{DeviceBuffer, Gpu, Kernel, Module, PinnedBuffer, Rows, Stream, Texture, arg};
+use super::driver::{DeviceBuffer, Gpu, Kernel, Module, PinnedBuffer, Rows, Stream, Texture, arg, pitch_for};
 use super::shared::{constant, pod_structure};
-use super::texture::{over_rows, pitch_for};
+use super::texture::over_rows;
 use super::{mma, wgmma};
 
 const PTX: &str = include_str!("../ptx/ncc.ptx");

@@ -17,13 +17,13 @@ use lockon_core::frame::{Rect, Size};
 use lockon_core::results::Match;
 use lockon_core::template::Bank;
 
-use super::driver::{DeviceBuffer, Gpu, Graph, Pinned, PinnedBuffer, Priority, Rows, Stream};
+use super::driver::{DeviceBuffer, Gpu, Graph, Pinned, PinnedBuffer, Priority, Rows, Stream, pitch_for};
 use super::mma::MmaKernels;
 use super::ncc::{
     self, DeviceFrame, Found, FoundPeak, How, Member, NccKernels, Pattern, Publish, Wanted, once, positions,
 };
 use super::suspects::{Query, Suspicion};
-use super::texture::{over_rows, pitch_for};
+use super::texture::over_rows;
 use super::wgmma::{PreparedBank, Progress, WgmmaKernels};
 
 /// Most candidates that come back with every search, 28 KiB of them. The rest, if there are more, costs a

@@ -16,27 +16,14 @@ use lockon_core::frame::Size;
 use super::driver::{Attribute, DeviceBuffer, Gpu, Texture, fault};
 
 /// Integers as they are, by the pixel that a coordinate lies in.
-const SAMPLING: sys::CUDA_TEXTURE_DESC = sys::CUDA_TEXTURE_DESC {
-    addressMode: [CUaddress_mode::CU_TR_ADDRESS_MODE_CLAMP; 3],
-    filterMode: CUfilter_mode::CU_TR_FILTER_MODE_POINT,
-    flags: sys::CU_TRSF_READ_AS_INTEGER,
-    maxAnisotropy: 0,
-    mipmapFilterMode: CUfilter_mode::CU_TR_FILTER_MODE_POINT,
-    mipmapLevelBias: 0.0,
-    minMipmapLevelClamp: 0.0,
-    maxMipmapLevelClamp: 0.0,
-    borderColor: [0.0; 4],
-    reserved: [0; 12],
-};
+const SAMPLING: sys::CUDA_TEXTURE_DESC = Texture::sampling(
+    CUaddress_mode::CU_TR_ADDRESS_MODE_CLAMP,
+    CUfilter_mode::CU_TR_FILTER_MODE_POINT,
+    sys::CU_TRSF_READ_AS_INTEGER,
+);
 
 fn refused(why: impl fmt::Display) -> lockon_core::error::Error {
     fault(DeviceFault::Other(format!("texture: {why}")))
-}
-
-/// The minimum pitch that textures accept for rows of `width_bytes`.
-pub(super) fn pitch_for(gpu: &Gpu, width_bytes: usize) -> Result<usize> {
-    let alignment = gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT)?;
-    Ok(width_bytes.next_multiple_of(alignment))
 }
 
 /// A view of `size.height` rows of `size.width` bytes, the first at byte `from` of the buffer, each `pitch`
@@ -47,7 +34,7 @@ pub(super) fn pitch_for(gpu: &Gpu, width_bytes: usize) -> Result<usize> {
 ///
 /// # Errors
 /// `FrameTooLarge`; `Other` if the first byte or the pitch is not aligned as the device requires
-/// ([`pitch_for`]).
+/// ([`super::driver::pitch_for`]).
 ///
 /// # Panics
 /// If the buffer is smaller than that.
@@ -121,6 +108,7 @@ fn check_rows(address: u64, pitch: usize, size: Size, wanted: Alignment) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::pitch_for;
     use crate::testing;
 
     #[test]

@@ -113,7 +113,7 @@ struct LineState {
     flow: Result<gst::FlowSuccess, gst::FlowError>,
     /// The number of frames since the stream began.
     frames: u64,
-    /// That number when the end came, until the end is pushed.
+    /// The number of the last frame, from the end of stream until that is pushed.
     ended_at: Option<u64>,
 }
 

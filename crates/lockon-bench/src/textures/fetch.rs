@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use lockon_core::error::Result;
 use lockon_core::frame::Size;
-use lockon_cuda::driver::{DeviceBuffer, Gpu, Module, Pod, Priority, Stream, arg};
+use lockon_cuda::driver::{DeviceBuffer, Gpu, Module, Pod, Priority, Stream, arg, pitch_for};
 
 use super::model::{Channels, Model, noise};
 use super::sampling::{Address, Coordinates, Element, Filter, Memory, Read, Sampling};
 use super::view::View;
-use super::{Array, PTX, pitch_for};
+use super::{Array, PTX};
 
 pub(super) const MEMORIES: [Memory; 4] = [Memory::Linear, Memory::Rows, Memory::Array2, Memory::Array3];
 #[cfg(test)]
@@ -59,7 +59,7 @@ pub(super) fn every_sampling() -> impl Iterator<Item = Sampling> {
 /// Compares all modes that CUDA has, of all memories and texels, and reports each when it is done.
 ///
 /// # Errors
-/// `Backend`; those of `tell`.
+/// `Backend`; errors of `tell`.
 pub(crate) fn compare_every_mode(gpu: &Gpu, tell: &mut dyn FnMut(&FetchMode) -> Result<()>) -> Result<()> {
     let fetcher = Fetcher::new(gpu)?;
     macro_rules! each {

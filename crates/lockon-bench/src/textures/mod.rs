@@ -8,7 +8,10 @@
 use std::fmt;
 
 use lockon_core::error::{DeviceFault, Error, Result};
-use lockon_cuda::driver::{Attribute, Gpu, fault};
+use lockon_cuda::driver::{Gpu, fault};
+
+use super::print;
+use fetch::{FetchMode, compare_every_mode};
 
 mod array;
 mod fetch;
@@ -18,7 +21,6 @@ mod sampling;
 mod view;
 
 pub(crate) use array::Array;
-pub(crate) use fetch::{FetchMode, compare_every_mode};
 pub(crate) use resample::Resample;
 pub(crate) use sampling::{Address, Coordinates, Filter, Read, Sampling};
 pub(crate) use view::View;
@@ -28,12 +30,6 @@ const PTX: &str = include_str!("../../ptx/texture.ptx");
 
 fn refused(why: impl fmt::Display) -> Error {
     fault(DeviceFault::Other(format!("texture: {why}")))
-}
-
-/// The minimum pitch that textures accept for rows of `width_bytes`.
-fn pitch_for(gpu: &Gpu, width_bytes: usize) -> Result<usize> {
-    let alignment = gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT)?;
-    Ok(width_bytes.next_multiple_of(alignment))
 }
 
 fn check_size(size: &[usize], max: &[usize]) -> Result<()> {
@@ -51,8 +47,8 @@ fn check_size(size: &[usize], max: &[usize]) -> Result<()> {
 /// model has them.
 ///
 /// # Errors
-/// `Backend`; those of `print`.
-pub(crate) fn show(wanted: &[String], print: fn(&str) -> Result<()>) -> Result<bool> {
+/// `Backend`; errors of standard output.
+pub(crate) fn show(wanted: &[String]) -> Result<bool> {
     let gpu = Gpu::open(0)?;
     print(&format!(
         "{}\n{:<10} {:<7} {:<7} {:<8} {:<12} {:<17} {:>8} {:>10} {:>10}\n",

@@ -5,7 +5,7 @@ use std::fmt;
 use cudarc::driver::sys::{self, CUaddress_mode, CUarray_format, CUfilter_mode};
 
 use lockon_core::error::Result;
-use lockon_cuda::driver::Pod;
+use lockon_cuda::driver::{Pod, Texture};
 
 use super::refused;
 
@@ -201,18 +201,7 @@ impl Sampling {
         if self.coordinates == Coordinates::Normalised {
             flags |= sys::CU_TRSF_NORMALIZED_COORDINATES;
         }
-        sys::CUDA_TEXTURE_DESC {
-            addressMode: [address; 3],
-            filterMode: filter,
-            flags,
-            maxAnisotropy: 0,
-            mipmapFilterMode: CUfilter_mode::CU_TR_FILTER_MODE_POINT,
-            mipmapLevelBias: 0.0,
-            minMipmapLevelClamp: 0.0,
-            maxMipmapLevelClamp: 0.0,
-            borderColor: [0.0; 4],
-            reserved: [0; 12],
-        }
+        Texture::sampling(address, filter, flags)
     }
 }
 

@@ -121,10 +121,11 @@ impl View {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Array;
     use super::super::sampling::Address;
-    use super::super::{Array, pitch_for};
     use super::*;
     use crate::testing;
+    use lockon_cuda::driver::pitch_for;
 
     #[test]
     fn a_texture_is_refused_before_the_driver_is_asked() {

@@ -31,7 +31,7 @@ pub(crate) use memory::Rows;
 pub use memory::{DeviceBuffer, Pinned, PinnedBuffer, Pod};
 pub use module::{Kernel, Module};
 pub use stream::{Priority, Stream, arg};
-pub use texture::Texture;
+pub use texture::{Texture, pitch_for};
 
 /// Counts this thread's allocations and waits, for tests: they check that no frame allocates or waits where
 /// it must not, and let allocations fail.

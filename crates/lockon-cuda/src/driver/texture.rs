@@ -9,10 +9,13 @@
     reason = "the driver's interface is C: descriptions without types, handles without owners"
 )]
 
-use cudarc::driver::sys::{self, CUDA_RESOURCE_DESC, CUDA_TEXTURE_DESC, CUresourcetype};
+use cudarc::driver::sys::{
+    self, CUDA_RESOURCE_DESC, CUDA_TEXTURE_DESC, CUaddress_mode, CUfilter_mode, CUresourcetype,
+};
 
 use lockon_core::error::Result;
 
+use super::Attribute;
 use super::device::Gpu;
 use super::error::failed;
 
@@ -58,6 +61,22 @@ impl Texture {
             flags: 0,
         }
     }
+
+    /// A description of how to read: without mipmaps, a border of 0, and the same addressing along all axes.
+    pub const fn sampling(address: CUaddress_mode, filter: CUfilter_mode, flags: u32) -> CUDA_TEXTURE_DESC {
+        CUDA_TEXTURE_DESC {
+            addressMode: [address; 3],
+            filterMode: filter,
+            flags,
+            maxAnisotropy: 0,
+            mipmapFilterMode: CUfilter_mode::CU_TR_FILTER_MODE_POINT,
+            mipmapLevelBias: 0.0,
+            minMipmapLevelClamp: 0.0,
+            maxMipmapLevelClamp: 0.0,
+            borderColor: [0.0; 4],
+            reserved: [0; 12],
+        }
+    }
 }
 
 impl Drop for Texture {
@@ -69,4 +88,10 @@ impl Drop for Texture {
             sys::cuTexObjectDestroy(self.object).result().and(done)
         });
     }
+}
+
+/// The minimum pitch that textures accept for rows of `width_bytes`.
+pub fn pitch_for(gpu: &Gpu, width_bytes: usize) -> Result<usize> {
+    let alignment = gpu.attribute(Attribute::CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT)?;
+    Ok(width_bytes.next_multiple_of(alignment))
 }

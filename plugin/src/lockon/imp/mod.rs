@@ -518,7 +518,7 @@ impl Lockon {
         );
     }
 
-    /// What lets a window downstream steer the run. A copy, since it has locks of its own.
+    /// Returns the steering of the run by a window downstream. A copy, since it has locks of its own.
     fn steering(&self) -> Option<Arc<Steering>> {
         lock(&self.steering).clone()
     }
