@@ -109,7 +109,7 @@ pub(super) async fn post(to: Webhook, queue: &Queue<Arc<Notice>>, sent: &AtomicU
 /// Events that were dropped one after the other: a server that refuses one for good mostly refuses all.
 #[derive(Default)]
 struct Dropped {
-    /// Those that were not reported, after the first.
+    /// Refused events after the reported one.
     more: u64,
     reason: Option<String>,
 }
