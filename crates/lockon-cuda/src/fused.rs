@@ -6,19 +6,21 @@
 
 use super::driver::{Attribute, Gpu};
 use super::shared::{constant, pod_structure};
-use super::threshold::{GAUSSIAN_FUSED, MEAN_FUSED};
 use lockon_core::backend::threshold::{WEIGHT_BITS, gaussian_weights};
 use lockon_core::error::Result;
 use lockon_core::frame::Size;
 
+const MEAN_PTX: &str = include_str!("../ptx/mean_fused.ptx");
+const GAUSSIAN_PTX: &str = include_str!("../ptx/gaussian_fused.ptx");
+
 // Any PTX of the box thresholds has the first five, the Gaussian's the others.
-const FUSED_THREADS: usize = constant(MEAN_FUSED.ptx_80, "FUSED_THREADS");
-const BOX_THREADS: usize = constant(MEAN_FUSED.ptx_80, "BOX_THREADS");
-const BOX_WIDTH: usize = constant(MEAN_FUSED.ptx_80, "BOX_WIDTH");
-const SEGMENT_PIXELS: usize = constant(MEAN_FUSED.ptx_80, "SEGMENT_PIXELS");
-const HALO_PITCH: usize = constant(MEAN_FUSED.ptx_80, "HALO_PITCH");
-const GAUSSIAN_THREADS: usize = constant(GAUSSIAN_FUSED.ptx_80, "GAUSSIAN_THREADS");
-const PLANES: usize = constant(GAUSSIAN_FUSED.ptx_80, "PLANES");
+const FUSED_THREADS: usize = constant(MEAN_PTX, "FUSED_THREADS");
+const BOX_THREADS: usize = constant(MEAN_PTX, "BOX_THREADS");
+const BOX_WIDTH: usize = constant(MEAN_PTX, "BOX_WIDTH");
+const SEGMENT_PIXELS: usize = constant(MEAN_PTX, "SEGMENT_PIXELS");
+const HALO_PITCH: usize = constant(MEAN_PTX, "HALO_PITCH");
+const GAUSSIAN_THREADS: usize = constant(GAUSSIAN_PTX, "GAUSSIAN_THREADS");
+const PLANES: usize = constant(GAUSSIAN_PTX, "PLANES");
 
 /// Largest block of `mean_fused`; larger ones have a slower kernel ("wide").
 pub(super) const NARROW: usize = 127;
@@ -232,7 +234,7 @@ fn gaussian_steps(block: usize) -> usize {
 }
 
 /// `WeightsInRegisters::STEPS` of `gaussian_fused.cu`: larger matrices lie in shared memory.
-const IN_REGISTERS: usize = constant(GAUSSIAN_FUSED.ptx_80, "_ZN18WeightsInRegisters5STEPSE");
+const IN_REGISTERS: usize = constant(GAUSSIAN_PTX, "_ZN18WeightsInRegisters5STEPSE");
 
 /// The kernel of `gaussian_fused.cu` for that block.
 pub(super) fn gaussian_kernel(block: usize) -> &'static str {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use lockon_core::error::Result;
 use lockon_core::frame::{Rect, Size};
 
-use super::driver::{DeviceBuffer, Gpu, Kernel, Stream, arg};
+use super::driver::{DeviceBuffer, Gpu, Kernel, Stream, arg, ptx};
 use super::ncc::{DeviceFrame, Found, Image, Member, Wanted, positions};
 use super::shared::{constant, pod_structure};
 use super::suspects::{Packer, Query, Settler, Sought, Suspicion, Words};
@@ -256,8 +256,8 @@ impl MmaKernels {
     /// launched as on a device of so many multiprocessors.
     pub(super) fn load_for(gpu: &Gpu, generation: Generation, multiprocessors: usize) -> Result<Arc<Self>> {
         let module = gpu.share(match generation {
-            Generation::Turing => PTX,
-            Generation::Ampere => PTX_80,
+            Generation::Turing => ptx!("ncc_mma"),
+            Generation::Ampere => ptx!("ncc_mma_80"),
         })?;
         Ok(Arc::new(Self {
             gpu: gpu.clone(),

@@ -10,7 +10,9 @@ use lockon_core::error::Result;
 use lockon_core::frame::{Rect, Size};
 use lockon_core::template::TemplateSums;
 
-use super::driver::{DeviceBuffer, Gpu, Kernel, Module, PinnedBuffer, Rows, Stream, Texture, arg, pitch_for};
+use super::driver::{
+    DeviceBuffer, Gpu, Kernel, Module, PinnedBuffer, Rows, Stream, Texture, arg, pitch_for, ptx,
+};
 use super::shared::{constant, pod_structure};
 use super::texture::over_rows;
 use super::{mma, wgmma};
@@ -247,7 +249,7 @@ impl NccKernels {
 
     fn map(&self) -> Result<&MapKernels> {
         once(&self.map, || {
-            let module = self.gpu.share(PTX)?;
+            let module = self.gpu.share(ptx!("ncc"))?;
             Ok(MapKernels {
                 texture: pair(&module, "correlate_texture", "correlate_texture_masked")?,
                 column_sums: module.kernel("column_sums")?,
@@ -259,7 +261,7 @@ impl NccKernels {
 
     fn constant(&self) -> Result<&ConstantKernels> {
         once(&self.constant, || {
-            let module = self.gpu.load(PTX)?;
+            let module = self.gpu.load(&ptx!("ncc").text())?;
             let (pattern, pattern_bytes) = module.global("constant_pattern")?;
             let (pixels, bytes) = module.global("constant_pixels")?;
             assert_eq!((pattern_bytes, bytes), (size_of::<Pattern>(), CONSTANT_BYTES), "as in ncc.cu");
@@ -506,7 +508,7 @@ pub(super) struct Publish {
 impl Publish {
     /// Loads it.
     pub(super) fn load(gpu: &Gpu) -> Result<Self> {
-        Ok(Self { kernel: gpu.share(PUBLISH_PTX)?.kernel("publish")? })
+        Ok(Self { kernel: gpu.share(ptx!("publish"))?.kernel("publish")? })
     }
 
     /// Copies the header of `found` and the candidates that `host` has room for, and empties the list,

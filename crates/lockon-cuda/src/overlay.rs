@@ -2,7 +2,9 @@
 
 #![expect(unsafe_code, reason = "launching a kernel: what it reads and writes are addresses without lengths")]
 
-use super::driver::{DeviceBuffer, Event, Gpu, Kernel, Pinned, PinnedBuffer, Pod, Priority, Stream, arg};
+use super::driver::{
+    DeviceBuffer, Event, Gpu, Kernel, Pinned, PinnedBuffer, Pod, Priority, Stream, arg, ptx,
+};
 use super::shared::{constant, pod_structure};
 use lockon_core::device_memory::DevicePlane;
 use lockon_core::error::Result;
@@ -51,7 +53,7 @@ impl DevicePainter {
     /// `Backend`: no memory, or the driver's error.
     pub(crate) fn new(gpu: &Gpu) -> Result<Self> {
         Ok(Self {
-            kernel: gpu.share(PTX)?.kernel("overlay")?,
+            kernel: gpu.share(ptx!("overlay"))?.kernel("overlay")?,
             stream: gpu.stream(Priority::Normal)?,
             steps: Upload::new(gpu, "steps of a drawing", STEPS)?,
             coverage: Upload::new(gpu, "letters of a drawing", COVERAGE)?,

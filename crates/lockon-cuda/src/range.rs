@@ -2,7 +2,7 @@
 
 #![expect(unsafe_code, reason = "launching a kernel: what it reads and writes are addresses without lengths")]
 
-use super::driver::{Gpu, Kernel, Stream, arg};
+use super::driver::{Gpu, Kernel, Stream, arg, ptx};
 use super::ncc::DeviceFrame;
 use super::shared::constant;
 use lockon_core::error::Result;
@@ -20,7 +20,7 @@ pub(super) struct Expand {
 impl Expand {
     /// Loads it.
     pub(super) fn load(gpu: &Gpu) -> Result<Self> {
-        Ok(Self { kernel: gpu.share(PTX)?.kernel("expand")? })
+        Ok(Self { kernel: gpu.share(ptx!("range"))?.kernel("expand")? })
     }
 
     /// Expands a frame in place, in the order of the stream, without waiting.

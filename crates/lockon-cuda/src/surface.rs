@@ -10,7 +10,7 @@ use std::any::Any;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::driver::{
-    self, DeviceBuffer, Event, Gpu, Kernel, Pinned, PinnedBuffer, Priority, Rows, Stream, arg,
+    self, DeviceBuffer, Event, Gpu, Kernel, Pinned, PinnedBuffer, Priority, Rows, Stream, arg, ptx,
 };
 use super::ncc::DeviceFrame;
 use super::overlay::DevicePainter;
@@ -206,7 +206,7 @@ impl Shared {
         if let Some(kernels) = self.kernels.get() {
             return Ok(kernels);
         }
-        let module = self.gpu.share(PTX)?;
+        let module = self.gpu.share(ptx!("surface"))?;
         let kernels = SurfaceKernels {
             sample: module.kernel("sample_grids")?,
             shrink: module.kernel("shrink")?,

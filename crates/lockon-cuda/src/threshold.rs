@@ -4,7 +4,7 @@
 
 use std::ffi::c_void;
 
-use super::driver::{DeviceBuffer, Gpu, Kernel, Module, Stream, arg};
+use super::driver::{DeviceBuffer, Gpu, Kernel, Module, Ptx, Stream, arg, ptx};
 use super::fused::{self, Room, Tiling};
 use super::ncc::DeviceFrame;
 use super::shared::constant;
@@ -14,34 +14,32 @@ use lockon_core::error::Result;
 use lockon_core::frame::Size;
 
 const PTX: &str = include_str!("../ptx/threshold.ptx");
+const KERNELS: Ptx = ptx!("threshold");
 
 /// PTX of a one-pass kernel, by target. Each is a module of its own, since a module is compiled as a whole
 /// when it is first loaded.
 #[derive(Clone, Copy)]
 pub(super) struct Fused {
     /// From compute capability 8.0 on.
-    pub(super) ptx_80: &'static str,
+    ptx_80: Ptx,
     /// From 9.0 on: they can begin before the previous launch has ended.
-    ptx_90: &'static str,
+    ptx_90: Ptx,
 }
 
 macro_rules! fused {
     ($file:literal) => {
-        Fused {
-            ptx_80: include_str!(concat!("../ptx/", $file, ".ptx")),
-            ptx_90: include_str!(concat!("../ptx/", $file, "_90.ptx")),
-        }
+        Fused { ptx_80: ptx!($file), ptx_90: ptx!(concat!($file, "_90")) }
     };
 }
-pub(super) const MEAN_FUSED: Fused = fused!("mean_fused");
+const MEAN_FUSED: Fused = fused!("mean_fused");
 const MEAN_FUSED_WIDE: Fused = fused!("mean_fused_wide");
 const DEVIATION_FUSED: Fused = fused!("deviation_fused");
-pub(super) const GAUSSIAN_FUSED: Fused = fused!("gaussian_fused");
+const GAUSSIAN_FUSED: Fused = fused!("gaussian_fused");
 
 /// The source of kernels.
 struct Modules<'a> {
     gpu: &'a Gpu,
-    load: &'a dyn Fn(&'static str) -> Result<Module>,
+    load: &'a dyn Fn(Ptx) -> Result<Module>,
     /// Uses kernels that can begin early.
     begins_early: bool,
 }
@@ -142,7 +140,7 @@ impl Thresholder {
         kernels: Kernels,
     ) -> Result<Self> {
         // Weights may lie in the module, so that two thresholds cannot share one.
-        let modules = Modules { gpu, load: &|ptx| gpu.load(ptx), begins_early: gpu.begins_early() };
+        let modules = Modules { gpu, load: &|ptx| gpu.load(&ptx.text()), begins_early: gpu.begins_early() };
         Self::from_modules(&modules, stream, spec, size, kernels)
     }
 
@@ -358,9 +356,9 @@ impl Steps {
             how = if wanted.is_none() && block == 3 { BoxKernel::Tile } else { BoxKernel::Sliding };
         }
         if how == BoxKernel::Tile && box_tile_bytes(radius) <= gpu.max_shared_bytes()? {
-            return Ok(Self::Tile { compare: load(PTX)?.kernel(names.tile)? });
+            return Ok(Self::Tile { compare: load(KERNELS)?.kernel(names.tile)? });
         }
-        let module = load(PTX)?;
+        let module = load(KERNELS)?;
         Ok(Self::Sliding {
             columns: module.kernel("box_columns")?,
             rows: module.kernel(names.rows)?,
@@ -398,7 +396,7 @@ impl Steps {
             }
             GaussianKernel::Cached => ["gaussian_rows_cached", "gaussian_columns_cached"],
         };
-        let module = load(PTX)?;
+        let module = load(KERNELS)?;
         module.set_constant("weights", &threshold::gaussian_weights(block), stream)?;
         Ok(Self::Gaussian {
             how,

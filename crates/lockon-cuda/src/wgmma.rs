@@ -13,7 +13,7 @@ use std::sync::Arc;
 use lockon_core::error::Result;
 use lockon_core::frame::{Rect, Size};
 
-use super::driver::{DeviceBuffer, Gpu, Kernel, Stream, arg};
+use super::driver::{DeviceBuffer, Gpu, Kernel, Stream, arg, ptx};
 use super::ncc::{DeviceFrame, Found, How, Member, Wanted, positions};
 use super::suspects::{Packer, Words};
 
@@ -95,7 +95,7 @@ impl WgmmaKernels {
         if (capability.major, capability.minor) != (9, 0) {
             return Ok(None);
         }
-        let module = gpu.share(PTX)?;
+        let module = gpu.share(ptx!("ncc_wgmma"))?;
         let early = |names: [_; VARIANTS.len()]| -> Result<_> {
             // SAFETY: compiled for 9.0a; the test `kernels_that_begin_early_wait_before_they_write` looks at
             // the PTX of those that are loaded so below.

@@ -20,6 +20,7 @@ mod event;
 mod graph;
 mod memory;
 mod module;
+mod ptx;
 mod stream;
 mod texture;
 
@@ -30,6 +31,7 @@ pub use graph::{Graph, hold_captures_up};
 pub(crate) use memory::Rows;
 pub use memory::{DeviceBuffer, Pinned, PinnedBuffer, Pod};
 pub use module::{Kernel, Module};
+pub(crate) use ptx::{Ptx, ptx};
 pub use stream::{Priority, Stream, arg};
 pub use texture::{Texture, pitch_for};
 

@@ -17,10 +17,10 @@ use super::device::Gpu;
 use super::error::failed;
 use super::graph::hold_captures_up;
 use super::memory::Pod;
+use super::ptx::Ptx;
 use super::stream::Stream;
 
-/// Modules by their PTX.
-pub(super) type LoadedModules = HashMap<&'static str, Arc<Loaded>>;
+pub(super) type LoadedModules = HashMap<Ptx, Arc<Loaded>>;
 
 /// A module of the driver. cudarc has a type for it only with its bindings of NVRTC, which is not used here.
 pub(super) struct Loaded {
@@ -59,14 +59,14 @@ impl Gpu {
     }
 
     /// PTX that is loaded once for all who ask.
-    pub(crate) fn share(&self, ptx: &'static str) -> Result<Module> {
+    pub(crate) fn share(&self, ptx: Ptx) -> Result<Module> {
         // Before the other lock: captures take both in this order.
         let _captures_wait = hold_captures_up();
         let mut shared = self.shared.lock();
-        let module = if let Some(module) = shared.get(ptx) {
+        let module = if let Some(module) = shared.get(&ptx) {
             module.clone()
         } else {
-            let Module { module, .. } = self.load(ptx)?;
+            let Module { module, .. } = self.load(&ptx.text())?;
             shared.insert(ptx, module.clone());
             module
         };

@@ -59,7 +59,7 @@ struct Bench {
     gpu: Gpu,
     stream: Stream,
     /// For thresholds one after the other: loading takes longer than most cases.
-    modules: HashMap<&'static str, Module>,
+    modules: HashMap<Ptx, Module>,
 }
 
 impl Bench {
@@ -69,14 +69,14 @@ impl Bench {
         let stream = gpu.stream(Priority::Normal).unwrap();
         let fused = [MEAN_FUSED, MEAN_FUSED_WIDE, DEVIATION_FUSED, GAUSSIAN_FUSED];
         let fused = fused.into_iter().flat_map(|fused| [fused.ptx_80, fused.ptx_90]);
-        let modules: Vec<_> = std::iter::once(PTX).chain(fused).collect();
+        let modules: Vec<_> = std::iter::once(KERNELS).chain(fused).collect();
         // A device may be too old for some of them; then the tests do not use these.
-        let modules = modules.iter().filter_map(|ptx| Some((*ptx, gpu.load(ptx).ok()?))).collect();
+        let modules = modules.iter().filter_map(|ptx| Some((*ptx, gpu.load(&ptx.text()).ok()?))).collect();
         Some(Self { gpu, stream, modules })
     }
 
     fn plan(&self, spec: &ThresholdSpec, size: Size, kernels: Kernels, begins_early: bool) -> Thresholder {
-        let load = |ptx| Ok(self.modules[ptx].clone());
+        let load = |ptx| Ok(self.modules[&ptx].clone());
         let modules = Modules { gpu: &self.gpu, load: &load, begins_early };
         Thresholder::from_modules(&modules, &self.stream, spec, size, kernels).unwrap()
     }
@@ -166,8 +166,9 @@ const SIZES: [(usize, usize); 18] = [
 
 #[test]
 fn kernels_that_begin_early_wait_before_they_write() {
-    let matchers = include_str!("../../ptx/ncc_wgmma.ptx");
-    let fused = [MEAN_FUSED, MEAN_FUSED_WIDE, DEVIATION_FUSED, GAUSSIAN_FUSED].map(|fused| fused.ptx_90);
+    let matchers = ptx!("ncc_wgmma").text();
+    let fused =
+        [MEAN_FUSED, MEAN_FUSED_WIDE, DEVIATION_FUSED, GAUSSIAN_FUSED].map(|fused| fused.ptx_90.text());
     let mut seen = 0;
     for (ptx, is_matcher) in std::iter::once((matchers, true)).chain(fused.map(|ptx| (ptx, false))) {
         for entry in ptx.split(".entry ").skip(1) {
