@@ -4,6 +4,7 @@
 #![expect(unsafe_code, reason = "they run graphs and publish lists by themselves, as the ring does")]
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use rayon::prelude::*;
 
@@ -965,6 +966,18 @@ fn uploads_overlap_kernels_and_frames_neither_allocate_nor_wait_twice() {
         .thresholding(Some("mean:31:5".parse().unwrap()), true)
         .searching(&Bank::new(vec![template]).unwrap(), None, Limits::default())
         .unwrap();
+    // The streams of a process share few queues of the device, so the work of other tests may come between an
+    // upload and its stream's turn: it is tried again until these have ended. If uploads waited for kernels,
+    // none would ever end before them; alone on a device, all do.
+    let patience = Instant::now() + Duration::from_mins(3);
+    while uploads_that_overlap(&gpu, standing.clone(), &frames) == 0 {
+        assert!(Instant::now() < patience, "no upload ended before the kernels of the frame before");
+    }
+}
+
+/// Works on 40 frames, and returns how many uploads ended before the kernels of the frame before had. Checks
+/// that frames neither allocate nor wait twice.
+fn uploads_that_overlap(gpu: &Gpu, standing: Standing, frames: &[Plane]) -> usize {
     let slow = std::iter::once(Kernel::Ncc(NccKernel::Shared)).collect();
     let mut cuda = Cuda::open(standing, 2, slow, 0).unwrap();
     let epoch = gpu.timed_event().unwrap();
@@ -999,11 +1012,10 @@ fn uploads_overlap_kernels_and_frames_neither_allocate_nor_wait_twice() {
     // The upload ends before the kernels of the frame before have ended.
     let overlapping = later.windows(2).filter(|pair| pair[1][0] < pair[0][1]).count();
     println!("{overlapping} of {} uploads ended before the kernels of the frame before", later.len() - 1);
-    // If uploads waited for kernels, none would. How many do depends on who else uses the device.
-    assert!(overlapping > 0, "{timeline:?}");
     let ((allocated, waited), (allocated_last, waited_last)) = (counts[10], counts[30]);
     assert_eq!(allocated_last - allocated, 0, "allocations in 20 frames");
     assert_eq!(waited_last - waited, 20, "waits in 20 frames");
+    overlapping
 }
 
 #[test]
