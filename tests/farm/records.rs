@@ -177,6 +177,25 @@ fn a_worker_whose_job_fails_with_an_error_larger_than_the_server_takes_goes_on()
     farm.said(&[&["submit", &video[0]], &words[..], &["a.jsonl", "--wait"]].concat());
 }
 
+#[test]
+fn retry_queues_jobs_whose_submit_broke_off_when_the_server_was_full() {
+    let text = "jetstream { max_file_store: 65536, max_memory_store: 1048576 }\n";
+    let Some(farm) = Farm::configured(text) else { return };
+    let videos = farm.videos(100);
+    let words = ["submit", "--threshold", "mean:31:5", "--max-frames", "2", "--results", "{stem}.jsonl"];
+    farm.failed(&[&words[..], &videos.iter().map(String::as_str).collect::<Vec<_>>()].concat());
+    let ids: Vec<_> = farm.jobs().iter().map(|job| job["job"]["id"].as_str().unwrap().to_owned()).collect();
+    let (kept, removed) = ids.split_at(3);
+    let removed: Vec<_> = removed.iter().map(String::as_str).collect();
+    farm.said(&[&["jobs", "cancel"], &removed[..]].concat());
+    farm.said(&[&["jobs", "purge"], &removed[..]].concat());
+    let _worker = farm.worker("w", &[]);
+    farm.said(&["jobs", "retry", "--all"]);
+    let jobs = farm.until("all are done", |jobs| all_are(jobs, "done"));
+    assert_eq!(jobs.len(), kept.len());
+    assert!(farm.said(&["jobs", "retry", "--all"]).contains("0 jobs queued again"));
+}
+
 /// Every worker that got it ended, since it could not say that it has it.
 #[test]
 fn a_job_that_the_server_has_no_room_for_once_it_runs_is_not_submitted() {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_nats::{Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, ServerAddr, ServerError};
+use percent_encoding::percent_decode_str;
 
 use lockon_core::error::{Error, Result};
 use lockon_core::files;
@@ -185,8 +186,8 @@ impl Access {
         let named = addresses.iter().find_map(|address| Some((address.username()?, address.password())));
         Ok(match named {
             None => Secret::None,
-            Some((user, Some(password))) => Secret::Login(user.into(), password.into()),
-            Some((token, None)) => Secret::Token(token.into()),
+            Some((user, Some(password))) => Secret::Login(decoded(user)?, decoded(password)?),
+            Some((token, None)) => Secret::Token(decoded(token)?),
         })
     }
 
@@ -217,6 +218,12 @@ impl Access {
             },
         }
     }
+}
+
+/// A part of an address without its escapes: `@`, `:`, `/` and others can stand there only so.
+fn decoded(part: &str) -> Result<String> {
+    let not_text = |_| Error::Usage("an escape in the farm's login is not UTF-8".into());
+    Ok(percent_decode_str(part).decode_utf8().map_err(not_text)?.into_owned())
 }
 
 /// Addresses without user and password: the client logs addresses, and gets the login by itself.
@@ -289,6 +296,8 @@ mod tests {
             ("nats://me:pw@a", None, login("me", "pw")),
             ("nats://a,nats://me:pw@b", None, login("me", "pw")),
             ("tls://t0ken@a", None, Secret::Token("t0ken".into())),
+            ("nats://me:a%40b%3A%2F@a", None, login("me", "a@b:/")),
+            ("nats://t%20k%25@a", None, Secret::Token("t k%".into())),
             ("nats://me:pw@a", Some("you:p:w\n"), login("you", "p:w")),
             ("nats://a", Some("t0ken\n"), Secret::Token("t0ken".into())),
         ] {

@@ -562,6 +562,17 @@ mod tests {
     }
 
     #[test]
+    fn an_http_address_that_is_connected_to_again_is_a_camera_and_otherwise_a_file() {
+        let is_live = |reconnect: bool, lossless: bool| {
+            let camera =
+                Request { reconnect, lossless, ..Request::new("http://127.0.0.1:1/stream").unwrap() };
+            let request = Request { track: request().track, results: request().results, ..camera };
+            Job::new("a", &request, &[], TERMS).unwrap().live
+        };
+        assert_eq!([is_live(false, false), is_live(true, false), is_live(true, true)], [false, true, false]);
+    }
+
+    #[test]
     fn names_of_files_are_those_that_another_machine_finds() {
         let job = Job::new("a", &request(), &[], TERMS).unwrap();
         let asked = job.request().unwrap();

@@ -58,6 +58,8 @@ enum Sequence {
 enum Change {
     /// Another process has changed the record meanwhile.
     Late,
+    /// It is as it should be.
+    Unneeded,
     /// It was changed.
     Done,
     /// It was changed, and the job is to be queued.
@@ -293,14 +295,20 @@ impl Farm {
         )
     }
 
-    /// Puts jobs into the queue again that failed or were cancelled, as if they had not been tried.
+    /// Puts jobs into the queue again that failed or were cancelled, as if they had not been tried, and those
+    /// that wait but are not in the queue: the server had no room for that when they were submitted.
     ///
     /// # Errors
     /// `Unreachable` if the server is away.
     pub fn retry(&self, ids: &[String]) -> Result<Changed> {
-        let can = |record: &Record| is_without_results(record.status);
+        let can = |record: &Record| is_without_results(record.status) || record.status == Status::Queued;
         // A segment that ends meanwhile finds none any more that has failed.
         self.change(ids, Sequence::PartsFirst, can, async |mut record, number| {
+            // A job that joins segments is queued when the last one is done.
+            let is_waiting = record.status == Status::Queued;
+            if is_waiting && (record.job.segments > 0 || self.store.queued(&record.job).await?.is_some()) {
+                return Ok(Change::Unneeded);
+            }
             record.status = Status::Queued;
             record.tries.clear();
             let job = record.job.clone();
@@ -363,7 +371,7 @@ impl Farm {
             if let Some(Change::Queues(job)) = &done {
                 self.store.enqueue(job).await?;
             }
-            Ok(usize::from(done.is_some()))
+            Ok(usize::from(matches!(done, Some(Change::Done | Change::Queues(_)))))
         };
         self.runtime.block_on(async {
             let mut known = HashSet::new();

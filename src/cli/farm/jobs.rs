@@ -36,7 +36,8 @@ pub(in crate::cli) fn jobs(args: &JobsArgs) -> Result<Outcome> {
             return change(What::Cancel, args, |status| !status.is_final(), Farm::cancel, "cancelled");
         }
         Some(JobsCommand::Retry(args)) => {
-            let can = |status| matches!(status, Status::Failed | Status::Cancelled);
+            // Those that wait are looked at: a full server may have kept them out of the queue.
+            let can = |status| matches!(status, Status::Failed | Status::Cancelled | Status::Queued);
             return change(What::Retry, args, can, Farm::retry, "queued again");
         }
         Some(JobsCommand::Purge(args)) => {

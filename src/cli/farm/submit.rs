@@ -53,6 +53,11 @@ pub(in crate::cli) fn submit(args: &SubmitArgs) -> Result<Outcome> {
     let ids: String = wholes.iter().map(|job| format!("{}\n", job.id)).collect();
     let printed = print(&ids);
     log::say(&describe(&submitted));
+    if collect.is_none() && submitted.contains(&Submitted::Known(Status::Done)) {
+        log::say(
+            "what is done is not done again, also if its files are gone: `lockon jobs purge JOB` forgets it",
+        );
+    }
     // A script that got no numbers must not submit the jobs again.
     printed.context("the jobs were submitted, but their numbers could not be printed")?;
     let bad: Vec<_> =

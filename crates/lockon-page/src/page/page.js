@@ -184,7 +184,9 @@ function drawRecord(context, place, head, { names = {}, trails = new Map(), zone
     context.setLineDash([3, 3]);
     outline(context, '#ffffff', 1, () => frame(match));
     context.setLineDash([]);
-    if (!small) label(`${match.template} ${match.score.toFixed(2)}`, '#fff', ...at(match.x, match.y));
+    // A track has its label there, which names the template too.
+    const isTrack = (track) => track.template === match.template && Math.hypot(track.x - match.x, track.y - match.y) * place.kx < 40;
+    if (!small && !head.record.tracks.some(isTrack)) label(`${match.template} ${match.score.toFixed(2)}`, '#fff', ...at(match.x, match.y));
   }
   for (const track of head.record.tracks) {
     const trail = trails.get(track.id) ?? [];

@@ -399,8 +399,12 @@ pub fn usual_jobs(request: &Request) -> usize {
 
 /// True if frames come at their own pace, so that the run cannot wait for another to end.
 pub fn is_live(request: &Request) -> bool {
-    let is_real_time = || {
-        launch::init().is_ok() && request.source_spec().and_then(|spec| spec.is_real_time()).unwrap_or(false)
+    let is_camera = || {
+        let Ok(spec) = request.source_spec() else { return false };
+        // A camera at an http:// address shows what it is only when it is opened; but a file is never
+        // connected to again.
+        request.reconnect && spec.can_reconnect()
+            || launch::init().is_ok() && spec.is_real_time().unwrap_or(false)
     };
-    request.live || !request.lossless && is_real_time()
+    request.live || !request.lossless && is_camera()
 }

@@ -128,8 +128,10 @@ pub enum Decides {
     Found,
     /// Changes the results if it is set. For newer fields: results of earlier versions stay valid.
     FoundIfSet,
-    /// Changes the picture of an encoded output, if it is set.
+    /// Changes the picture of an output, if it is set.
     Shown,
+    /// Changes what outputs besides the results of frames contain, or where they go, if it is set.
+    Written,
 }
 
 /// The part of a value that must not be shown.

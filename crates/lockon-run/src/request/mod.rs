@@ -178,12 +178,12 @@ request! {
     /// Write a clip for each appearance (see --gap), without boxes: in the file's name n in braces is the
     /// clip's number, and {name} the track or template. Copied from a file, beginning at a key frame; encoded
     /// from everything else
-    cut: Option<String> = None, Spec { value: "{name}-{n}.mp4", is_file: true, ..OUTPUT };
+    cut: Option<String> = None, Spec { value: "{name}-{n}.mp4", is_file: true, decides: Decides::Written, ..OUTPUT };
     /// Time before and after each appearance in the clips of --cut
     cut_padding: TimeSpan = TimeSpan::seconds(1),
-        Spec { is_rare: true, value: "TIME", ..OUTPUT };
+        Spec { is_rare: true, value: "TIME", decides: Decides::Written, ..OUTPUT };
     /// Encode the clips of --cut, so that they begin and end at the exact frame
-    cut_exact: bool = false, Spec { needs: &["cut"], ..OUTPUT };
+    cut_exact: bool = false, Spec { needs: &["cut"], decides: Decides::Written, ..OUTPUT };
     /// Do not copy the input's sound into -o and --cut
     no_audio: bool = false, Spec { decides: Decides::Shown, ..OUTPUT };
     /// Show the results in a window. Drag a box to follow an object, click a track to forget it; space pauses
@@ -192,7 +192,7 @@ request! {
     display: bool = false, OUTPUT;
     /// Send the results into a pipeline of your own: gst-launch text that begins with `appsrc name=results`
     /// (optional), or @FILE with such text
-    sink: Vec<String> = Vec::new(), Spec { value: "TEXT|@FILE", expands: true, secret: Some(Secret::Login), ..OUTPUT };
+    sink: Vec<String> = Vec::new(), Spec { value: "TEXT|@FILE", expands: true, decides: Decides::Written, secret: Some(Secret::Login), ..OUTPUT };
     /// Picture of -o, --display and --sink: `overlay` (boxes over the picture), `mask` (the thresholded
     /// picture) or `split` (half of each) [default: overlay; mask if only --threshold is given]
     view: Option<View> = None,
@@ -216,23 +216,23 @@ request! {
     /// Longest time out of sight within one appearance of --results NAME.intervals.csv and .jsonl, the report
     /// and the summary; after a longer one a new appearance begins
     gap: TimeSpan = TimeSpan::seconds(1),
-        Spec { is_rare: true, value: "TIME", element: InElement::Ready, ..OUTPUT };
+        Spec { is_rare: true, value: "TIME", element: InElement::Ready, decides: Decides::Written, ..OUTPUT };
     /// Report events of tracks (appeared, uncertain, lost, found, gone; entered or left a --zone): as lines
     /// of JSON on standard output (-), posted to an http:// or https:// address, or published to an MQTT
     /// broker at mqtt://HOST:PORT/TOPIC or mqtts://HOST:PORT/TOPIC, with USER:PASSWORD@ before the host if
     /// needed; @FILE reads the address from a file, which hides it from the list of processes; may be given
     /// several times. The run never waits for a receiver
-    events: Vec<ReceiverText> = Vec::new(), Spec { value: "-|URL|@FILE", needs_outlet: true, expands: true, secret: Some(Secret::Receiver), ..OUTPUT };
+    events: Vec<ReceiverText> = Vec::new(), Spec { value: "-|URL|@FILE", needs_outlet: true, expands: true, decides: Decides::Written, secret: Some(Secret::Receiver), ..OUTPUT };
     /// A polygon in the picture that tracks can enter and leave, corners in pixels; a track is inside if the
     /// middle of its box's lower edge is. Drawn in -o, --display and --sink and on the page of --serve; may
     /// be given several times
     zone: Vec<Zone> = Vec::new(),
-        Spec { value: "NAME=X,Y,X,Y,X,Y", decides: Decides::Shown, ..OUTPUT };
+        Spec { value: "NAME=X,Y,X,Y,X,Y", decides: Decides::Written, ..OUTPUT };
     /// Put a small picture of the track into each event: JPEG, in base64
-    event_thumbnails: bool = false, Spec { is_rare: true, needs: &["events"], ..OUTPUT };
+    event_thumbnails: bool = false, Spec { is_rare: true, needs: &["events"], decides: Decides::Written, ..OUTPUT };
     /// Announce the run to Home Assistant through the MQTT broker: a count of tracks, the state of each
     /// --zone, and the events
-    home_assistant: bool = false, Spec { is_rare: true, needs: &["events"], ..OUTPUT };
+    home_assistant: bool = false, Spec { is_rare: true, needs: &["events"], decides: Decides::Written, ..OUTPUT };
     /// Write a page about the run when it ends: trajectories, score and state over time, latency
     report: Option<String> = None, Spec { value: "FILE.html", is_file: true, expands: true, ..OUTPUT };
 
@@ -354,11 +354,12 @@ impl Request {
     pub fn digest(&self, templates: &[NamedTemplate]) -> String {
         let (open, _) = self.without_secrets();
         let mut hash = Sha256::new();
+        let shows = !self.output.is_empty() || !self.sink.is_empty() || self.cut.is_some();
         let decides = |field: &&Field| match field.spec.decides {
             Decides::Nothing => false,
             Decides::Found => true,
-            Decides::FoundIfSet => field.is_set(&open),
-            Decides::Shown => !self.output.is_empty() && field.is_set(&open),
+            Decides::FoundIfSet | Decides::Written => field.is_set(&open),
+            Decides::Shown => shows && field.is_set(&open),
         };
         for field in FIELDS.iter().filter(decides) {
             match (field.name, &self.control) {
@@ -519,5 +520,28 @@ mod tests {
         let one = digest("a.jsonl", "one");
         assert_eq!(digest("b.jsonl", "one"), one);
         assert_ne!(digest("a.jsonl", "other"), one);
+    }
+
+    #[test]
+    fn requests_that_write_something_else_have_another_digest() {
+        let request = || Request::new("a.mp4").unwrap();
+        let shown = || Request { blur: vec!["all".parse().unwrap()], ..request() };
+        let sink = |text: &str| vec![format!("filesink location={text}")];
+        let others = [
+            Request { gap: TimeSpan::seconds(9), ..request() },
+            Request { sink: sink("one.mkv"), ..request() },
+            Request { sink: sink("two.mkv"), ..request() },
+            Request { sink: sink("one.mkv"), ..shown() },
+            Request { cut: Some("{n}.mp4".into()), ..request() },
+            Request { cut: Some("{n}.mp4".into()), ..shown() },
+            Request { events: vec!["https://one.example/".into()], ..request() },
+            Request { events: vec!["https://two.example/".into()], ..request() },
+            Request { zone: vec!["door=0,0,9,0,9,9".parse().unwrap()], ..request() },
+        ];
+        let digests: std::collections::BTreeSet<_> =
+            others.iter().chain([&request()]).map(|request| request.digest(&[])).collect();
+        assert_eq!(digests.len(), others.len() + 1);
+        // Nothing is shown anywhere.
+        assert_eq!(shown().digest(&[]), request().digest(&[]));
     }
 }
