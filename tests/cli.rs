@@ -374,6 +374,16 @@ fn files_that_would_destroy_each_other_are_refused() {
         let out = place.lockon(&format!("run {input} --threshold mean:31:5 {words} --no-progress"));
         fails(&out, 2, says);
     }
+    // Standard input is a file here too.
+    let mut command = Command::new(program());
+    command.args("run - --threshold mean:31:5 -o ball.mp4 -y --no-progress".split_whitespace());
+    let video = std::fs::File::open(place.path("ball.mp4")).unwrap();
+    let out = command.current_dir(place.dir.path()).stdin(video).output().unwrap();
+    fails(&out, 2, "is both input and output");
+    std::fs::write(place.path("sink.txt"), "fakesink").unwrap();
+    let words = "run ball.mp4 --threshold mean:31:5 --sink @sink.txt --results sink.txt -y --no-progress";
+    assert!(!place.lockon(words).status.success());
+    assert_eq!(std::fs::read(place.path("sink.txt")).unwrap(), b"fakesink");
     assert_eq!(std::fs::read(place.path("ball.mp4")).unwrap(), before);
 }
 

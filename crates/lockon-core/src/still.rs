@@ -534,9 +534,9 @@ pub fn animation(
         }
         Some(ImageFormat::WebP) => {
             webp::check(bytes.get_ref()).map_err(undecodable)?;
-            let mut decoder = WebPDecoder::new(bytes).map_err(undecodable)?;
-            decoder.set_limits(limits_of(decoder.dimensions())?).map_err(undecodable)?;
-            decoder.into_frames()
+            let canvas = WebPDecoder::new(Cursor::new(bytes.get_ref())).map_err(undecodable)?.dimensions();
+            limits_of(canvas)?;
+            webp::frames(bytes.into_inner()).map_err(undecodable)?
         }
         _ => {
             let mut before = image::Limits::default();

@@ -1,11 +1,18 @@
-//! Whether the lossy frames of a WebP file have the sizes that the file declares for them.
+//! Animated WebP, and whether the lossy frames of a file have the sizes that it declares for them.
+//!
+//! Frames are decoded by `image`, each as a picture of its own, and laid over each other here: its decoder of
+//! animations ignores that a frame leaves nothing behind, or clears other pixels (image-webp 0.2.4).
 //!
 //! A frame's own header has a size too. The decoder allocates for that size, up to 400 MB, before it finds
 //! that it is not the declared one. So headers are compared first (the container's specification, sections
 //! "Extended File Format" and "Animation"; RFC 6386, 9.1).
 
-use image::ImageFormat;
-use image::error::{DecodingError, ImageError, ImageFormatHint};
+use std::io::Cursor;
+
+use image::codecs::webp::WebPDecoder;
+use image::error::{DecodingError, ImageError, ImageFormatHint, ImageResult};
+use image::imageops::{overlay, replace};
+use image::{Delay, DynamicImage, Frame, Frames, ImageDecoder, ImageFormat, Rgba, RgbaImage};
 
 /// Bytes in front of the first chunk: `RIFF`, a length and `WEBP`.
 const HEAD: usize = 12;
@@ -13,6 +20,76 @@ const HEAD: usize = 12;
 const CHUNK: usize = 8;
 /// In an animation's chunk, the place, size, time and flags of its frame.
 const PLACE: usize = 16;
+
+/// The pictures of an animation that was [checked](check), in order, each decoded when it is requested.
+///
+/// # Errors
+/// `Decoding` if it declares no size; each picture may be an error.
+pub(super) fn frames(bytes: Vec<u8>) -> ImageResult<Frames<'static>> {
+    let Some((b"VP8X", length)) = chunk(&bytes, HEAD) else { return Err(broken("it is no animation")) };
+    let [width, height] = declared(&bytes, HEAD + CHUNK + 4).ok_or_else(|| broken("it declares no size"))?;
+    let mut canvas = RgbaImage::new(width, height);
+    let mut at = HEAD + CHUNK + even(length);
+    // The place of the frame before, if it leaves nothing behind.
+    let mut cleared: Option<RgbaImage> = None;
+    let mut place = (0, 0);
+    Ok(Frames::new(Box::new(std::iter::from_fn(move || {
+        loop {
+            let (name, length) = chunk(&bytes, at)?;
+            let payload = at + CHUNK;
+            at = payload.saturating_add(even(length));
+            if name == b"ANMF" {
+                if let Some(clear) = cleared.take() {
+                    replace(&mut canvas, &clear, place.0, place.1);
+                }
+                let payload = bytes.get(payload..payload.saturating_add(length));
+                let Some((head, chunks)) = payload.and_then(|payload| payload.split_first_chunk::<PLACE>())
+                else {
+                    return Some(Err(broken("a frame is cut off")));
+                };
+                return Some(decoded(head, chunks, canvas.dimensions()).map(|frame| {
+                    let three = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], 0]);
+                    let (flags, milliseconds) = (head[PLACE - 1], three(12));
+                    place = (2 * i64::from(three(0)), 2 * i64::from(three(3)));
+                    if flags & 2 == 0 {
+                        overlay(&mut canvas, &frame, place.0, place.1);
+                    } else {
+                        replace(&mut canvas, &frame, place.0, place.1);
+                    }
+                    if flags & 1 == 1 {
+                        let transparent = Rgba([0; 4]);
+                        cleared = Some(RgbaImage::from_pixel(frame.width(), frame.height(), transparent));
+                    }
+                    Frame::from_parts(canvas.clone(), 0, 0, Delay::from_numer_denom_ms(milliseconds, 1))
+                }));
+            }
+        }
+    }))))
+}
+
+/// The frame of an animation, from the head and the chunks of its own chunk.
+fn decoded(head: &[u8; PLACE], chunks: &[u8], canvas: (u32, u32)) -> ImageResult<RgbaImage> {
+    let size = declared(head, 6).ok_or_else(|| broken("a frame has no size"))?;
+    if size[0] > canvas.0 || size[1] > canvas.1 {
+        return Err(broken("a frame is larger than the picture"));
+    }
+    // Transparency beside a lossy picture needs the head of an extended file.
+    let sides = size.map(|side| (side - 1).to_le_bytes());
+    let extended = [&b"VP8X\x0A\0\0\0\x10\0\0\0"[..], &sides[0][..3], &sides[1][..3]].concat();
+    let is_extended = chunks.starts_with(b"ALPH");
+    let extended = if is_extended { extended.as_slice() } else { &[] };
+    let length = (4 + extended.len() + chunks.len()) as u32;
+    let file = [b"RIFF", &length.to_le_bytes()[..], b"WEBP", extended, chunks].concat();
+    let decoder = WebPDecoder::new(Cursor::new(file))?;
+    if <[u32; 2]>::from(decoder.dimensions()) != size {
+        return Err(broken("a frame has another size than is declared for it"));
+    }
+    Ok(DynamicImage::from_decoder(decoder)?.into_rgba8())
+}
+
+fn broken(what: &str) -> ImageError {
+    ImageError::Decoding(DecodingError::new(ImageFormatHint::Exact(ImageFormat::WebP), what.to_owned()))
+}
 
 /// Refuses a file with a lossy frame of another size than the file declares for it.
 ///
@@ -82,8 +159,7 @@ fn fits(bytes: &[u8], at: usize, declared: [u32; 2]) -> Result<(), ImageError> {
     if flags & 1 == 1 || [width, height] == declared {
         return Ok(());
     }
-    let said = format!("a frame of {width}x{height} where {}x{} is declared", declared[0], declared[1]);
-    Err(ImageError::Decoding(DecodingError::new(ImageFormatHint::Exact(ImageFormat::WebP), said)))
+    Err(broken(&format!("a frame of {width}x{height} where {}x{} is declared", declared[0], declared[1])))
 }
 
 /// The name and length of the chunk at that place.
@@ -176,5 +252,33 @@ mod tests {
         assert_eq!((first.luma.size().width, first.luma.size().height), (24, 16));
         let shown = animation(bytes, Path::new("a.webp"), MAX_PIXELS).unwrap();
         assert_eq!(shown.map(Result::unwrap).count(), 3);
+    }
+
+    #[test]
+    fn a_frame_that_leaves_nothing_behind_leaves_white() {
+        use base64::prelude::{BASE64_STANDARD, Engine};
+        let mut bytes = BASE64_STANDARD.decode(include_str!("animated.webp.base64").trim()).unwrap();
+        let is_frame = |at: &usize| bytes[*at..].starts_with(b"ANMF");
+        let frames: Vec<_> = (0..bytes.len()).filter(is_frame).map(|at| at + CHUNK).collect();
+        // Left and top are halved; then width, height, time, and the flag.
+        let place = |at: usize| {
+            let [w, h] = declared(&bytes, at + 6).unwrap().map(|side| side as usize);
+            (2 * usize::from(bytes[at]), 2 * usize::from(bytes[at + 3]), w, h)
+        };
+        let (second, third) = (place(frames[1]), place(frames[2]));
+        let has = |(left, top, w, h): (usize, usize, usize, usize), x: usize, y: usize| {
+            (left..left + w).contains(&x) && (top..top + h).contains(&y)
+        };
+        bytes[frames[1] + PLACE - 1] |= 1;
+        let shown = animation(bytes, Path::new("a.webp"), MAX_PIXELS).unwrap();
+        let last = shown.map(Result::unwrap).last().unwrap().still;
+        let mut checked = 0;
+        for (x, y) in (0..16).flat_map(|y| (0..24).map(move |x| (x, y))) {
+            if has(second, x, y) && !has(third, x, y) {
+                assert_eq!(last.luma.as_ref().row(y)[x], 255, "({x}, {y})");
+                checked += 1;
+            }
+        }
+        assert!(checked > 0, "{second:?} {third:?}");
     }
 }

@@ -117,6 +117,11 @@ pub(super) fn attach(
             }
             Err(reason) => Some(reason),
         },
+        FoundSound::Refused { codec } if Encoder::for_container(container).is_some() => Some(format!(
+            "{container} cannot hold {codec}, and GStreamer could not convert it to {} (its decoder may be missing: \
+             install gstreamer1.0-libav and gstreamer1.0-plugins-bad)",
+            codec_name_for(container)
+        )),
         FoundSound::Refused { codec } => Some(format!(
             "{container} cannot hold {codec}, and GStreamer has no encoder for {} (install {})",
             codec_name_for(container),

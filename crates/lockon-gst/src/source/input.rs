@@ -36,7 +36,8 @@ impl FromStr for Input {
 }
 
 impl Input {
-    /// Parses INPUT: `-`, a file that exists or has no `scheme://`, pictures, `camera[:DEVICE]`, or a URI.
+    /// Parses INPUT: `-`, a file that exists or has no `scheme://`, pictures, `camera[:DEVICE]`, or a URI. The
+    /// `file://` URI of a file that exists is the file itself, so that it is read in the same way.
     ///
     /// # Errors
     /// `Value` if there is nothing, or a part is missing.
@@ -60,7 +61,10 @@ impl Input {
             Some(rest) if rest.starts_with(':') => Self::Camera(Some(rest[1..].to_owned())),
             _ => match pictures {
                 Some(pictures) => Self::Pictures(pictures),
-                None if has_scheme => Self::Uri(text.into()),
+                None if has_scheme => {
+                    let uri = Uri::from(text);
+                    uri.path().filter(|path| path.exists()).map_or(Self::Uri(uri), Self::File)
+                }
                 None => Self::File(path.into()),
             },
         })
@@ -82,7 +86,9 @@ impl Input {
             Self::Uri(uri) => uri.path().into_iter().collect(),
             // Errors are reported when they are opened.
             Self::Pictures(pictures) => pictures.find().map(|found| found.files).unwrap_or_default(),
-            Self::Stdin | Self::Camera(_) | Self::Launch(_) => Vec::new(),
+            // It may be a file, which an output would cut off.
+            Self::Stdin => vec![PathBuf::from("/dev/stdin")],
+            Self::Camera(_) | Self::Launch(_) => Vec::new(),
         }
     }
 }

@@ -68,6 +68,12 @@ fn inputs_are_told_apart() {
     assert_eq!(parse("camera"), Input::Camera(None));
     assert_eq!(parse("camera:/dev/video2"), Input::Camera(Some("/dev/video2".into())));
     assert_eq!(parse("camera2.mp4"), Input::File("camera2.mp4".into()));
+    let folder = tempfile::tempdir().unwrap();
+    let (here, gone) = (folder.path().join("a b.gif"), folder.path().join("gone.gif"));
+    std::fs::write(&here, "").unwrap();
+    let uri = |path: &Path| format!("file://{}", path.to_str().unwrap().replace(' ', "%20"));
+    assert_eq!(parse(&uri(&here)), Input::File(here));
+    assert_eq!(parse(&uri(&gone)), Input::Uri(uri(&gone).as_str().into()));
     assert!("".parse::<Input>().is_err() && "camera:".parse::<Input>().is_err());
     for typed in ["clip.mp4", "rtsp://host/path", "camera", "camera:/dev/video2"] {
         assert_eq!(parse(typed).to_string(), typed);

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{FIELDS, Field, ReceiverAddress, Request, Share, login};
+use super::{FIELDS, Field, ReceiverAddress, ReceiverText, Request, Share, login};
 use crate::backend::cuda;
 use crate::setup;
 use lockon_core::config::{BackendChoice, Moment, OnDeviceLoss, Part, SearchMethod, View};
@@ -223,11 +223,14 @@ impl Request {
         Ok(())
     }
 
-    /// The files that are read: the video or its pictures, the templates, the login, an earlier run's orders.
+    /// The files that are read: the video or its pictures, the templates, the login, an earlier run's orders,
+    /// and those that hold what is typed otherwise.
     pub(crate) fn input_files(&self, input: &Input) -> Vec<PathBuf> {
         let templates = self.template.iter().map(|text| setup::name_and_path(text).1);
         let others = [&self.credentials, &self.control].into_iter().flatten().cloned();
-        input.files().into_iter().chain(templates).chain(others).collect()
+        let texts = self.sink.iter().chain(&self.source).filter_map(|text| text.strip_prefix('@'));
+        let texts = texts.chain(self.events.iter().filter_map(ReceiverText::file)).map(PathBuf::from);
+        input.files().into_iter().chain(templates).chain(others).chain(texts).collect()
     }
 
     /// The files that are written.

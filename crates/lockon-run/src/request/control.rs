@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 
 use super::Request;
 use lockon_core::control::Control;
@@ -147,13 +148,28 @@ fn found(text: &[u8]) -> std::result::Result<Found, String> {
     let line: Line = serde_json::from_str(text).map_err(|error| format!("is no record: {error}"))?;
     match (line.kind.as_deref(), line.order) {
         (Some("control"), _) => {
-            serde_json::from_str(text).map(Found::Order).map_err(|error| format!("is no order: {error}"))
+            let order: Repeated =
+                serde_json::from_str(text).map_err(|error| format!("is no order: {error}"))?;
+            match unknown_key(text, &order) {
+                Some(key) => Err(format!("has a key that this order has not: {key:?}")),
+                None => Ok(Found::Order(order)),
+            }
         }
         (Some(kind), Some(_)) => Err(format!("has an `order`, but its `type` is {kind:?}, not \"control\"")),
         (None, Some(_)) => Err("has an `order`, but no `type`: \"control\"".into()),
         (Some("run"), None) => Ok(Found::Run { is_timed: line.started.is_some() }),
         (_, None) => Ok(Found::Other),
     }
+}
+
+/// A key of a `control` record that says nothing about its order, such as one that is misspelt.
+fn unknown_key(text: &str, order: &Repeated) -> Option<String> {
+    let given: serde_json::Map<String, Value> = serde_json::from_str(text).ok()?;
+    let known = serde_json::to_value(&order.order).ok()?;
+    let is_known =
+        |key: &str| known.get(key).is_some() || ["type", "frame", "refused", "search"].contains(&key);
+    let says_nothing = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+    given.into_iter().find(|(key, value)| !is_known(key) && !says_nothing(value)).map(|(key, _)| key)
 }
 
 /// False for nearly all lines of a long file, without parsing them. True for every order and `run` record:
@@ -193,6 +209,26 @@ mod tests {
                 repeated(8, Order::Clear, None),
             ]
         );
+    }
+
+    #[test]
+    fn a_misspelt_key_is_an_error_and_not_as_if_it_were_missing() {
+        for (order, key) in [
+            (r#""order":"change","min_scor":0.99"#, Some("min_scor")),
+            (r#""order":"follow","id":1,"box":"1,2,3,4","att":3"#, Some("att")),
+            (r#""order":"change","min_score":0.99,"roi":null,"remove":[]"#, None),
+            (r#""order":"follow","id":1,"box":"1,2,3,4","at":null"#, None),
+            (r#""order":"clear","refused":"no""#, None),
+        ] {
+            let lines = format!("{{\"type\":\"run\"}}\n{{\"type\":\"control\",\"frame\":5,{order}}}\n");
+            let error = orders(&lines).err().map(|error| error.to_string());
+            let expected = key.map(|key| format!("line 2 has a key that this order has not: {key:?}"));
+            assert!(
+                error.as_deref().unwrap_or_default().contains(expected.as_deref().unwrap_or_default()),
+                "{error:?}"
+            );
+            assert_eq!(error.is_some(), key.is_some(), "{error:?}");
+        }
     }
 
     #[test]
