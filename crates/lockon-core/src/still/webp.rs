@@ -271,7 +271,7 @@ mod tests {
         };
         bytes[frames[1] + PLACE - 1] |= 1;
         let shown = animation(bytes, Path::new("a.webp"), MAX_PIXELS).unwrap();
-        let last = shown.map(Result::unwrap).last().unwrap().still;
+        let last = shown.map(Result::unwrap).last().unwrap().still.into_scene().0;
         let mut checked = 0;
         for (x, y) in (0..16).flat_map(|y| (0..24).map(move |x| (x, y))) {
             if has(second, x, y) && !has(third, x, y) {
