@@ -152,8 +152,8 @@ function drawRecord(context, place, head, { names = {}, trails = new Map(), zone
   const label = (text, colour, x, y) => {
     context.font = '600 13px system-ui, sans-serif';
     const width = context.measureText(text).width + 10;
-    const top = y - 20 < place.y ? y + 2 : y - 20;
-    // Labels stay in the picture.
+    // Labels stay in the picture, also those of boxes that leave it.
+    const top = y - 20 < place.y ? Math.max(place.y + 1, y + 2) : y - 20;
     x = Math.max(place.x + 1, Math.min(x, place.x + head.width * place.kx - width));
     context.fillStyle = '#000b';
     context.fillRect(x - 1, top, width, 18);
