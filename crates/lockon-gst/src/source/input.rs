@@ -36,8 +36,8 @@ impl FromStr for Input {
 }
 
 impl Input {
-    /// Parses INPUT: `-`, a file that exists or has no `scheme://`, pictures, `camera[:DEVICE]`, or a URI. The
-    /// `file://` URI of a file that exists is the file itself, so that it is read in the same way.
+    /// Parses INPUT: `-`, a file that exists or has no `scheme://`, pictures, `camera[:DEVICE]`, or a URI.
+    /// The `file://` URI of a file that exists is the file itself, so that it is read in the same way.
     ///
     /// # Errors
     /// `Value` if there is nothing, or a part is missing.
