@@ -8,10 +8,10 @@ use gst::glib;
 
 pub mod lockon;
 
-/// Makes the element known to GStreamer without a plugin file, for programs that are linked with this.
+/// Registers the element in GStreamer without a plugin file, for programs that are linked with this crate.
 ///
 /// # Errors
-/// If GStreamer does not accept it.
+/// If GStreamer rejects the plugin.
 pub fn register() -> Result<(), glib::BoolError> {
     definition::plugin_register_static()
 }

@@ -54,7 +54,7 @@ pub(super) enum Command {
     Jobs(JobsArgs),
     /// List the workers of a farm and their jobs
     Workers(WorkersArgs),
-    /// Remove what runs left at an MQTT broker
+    /// Remove the retained messages of runs at an MQTT broker
     Events(EventsArgs),
     /// Find templates in a still picture; prints one `frame` record, best match first; exit code 1 if nothing
     /// matches
@@ -62,7 +62,7 @@ pub(super) enum Command {
     Match(MatchArgs),
     /// Draw a box on a frame with the mouse; prints the command that follows it, can save it as a template
     Pick(PickArgs),
-    /// Print what is in a video or comes from a camera: streams, sizes, rates, length
+    /// Print the streams, sizes, rates and length of a video or camera
     #[command(after_long_help = INFO_EXAMPLES)]
     Info(InfoArgs),
     /// Threshold a still picture
@@ -271,11 +271,11 @@ Then draw boxes. They may be on different frames, and the printed command names 
   Backspace               remove the box, or the last accepted one
   Esc, q, c               cancel, as does closing the window: exit code 1
 
-A camera, a stream or a pipe cannot be seeked: Right moves to the next frame, and Left back to some that were shown. A frame whose number \
+A camera, a stream or a pipe cannot be seeked: Right moves to the next frame, Left to frames shown before. A frame whose number \
 is not known after seeking is named by its time.
 
 The first frame that is not empty is shown first: without --frame and --at, frames are skipped whose darkest and brightest pixel differ \
-by less than 16 of 255 levels of luma (black, or one flat colour). At most 1500 frames are skipped, of a camera those of 3 s.
+by less than 16 of 255 levels of luma (black, or one flat colour). At most 1500 frames are skipped, or 3 s of a camera.
 
 Without a screen the frame is written as a PNG file with a grid of coordinates, from which to read a box for --box; the exit \
 code is then 1.
@@ -318,10 +318,10 @@ Examples:
     lockon info show.mkv
   The exact number of frames, for a script:
     lockon info clip.mp4 --count --json | jq .frames
-  What a camera sends:
+  The streams of a camera:
     lockon info rtsp://192.168.1.20/stream
 
-What cannot be known is null in JSON. Exit codes: 0 done, 1 it cannot be read or has no video, 2 wrong usage.";
+Unknown values are null in JSON. Exit codes: 0 done, 1 it cannot be read or has no video, 2 wrong usage.";
 
 #[derive(ClapArgs)]
 pub(super) struct InfoArgs {
@@ -381,7 +381,7 @@ pub(super) struct BenchArgs {
     pub(super) threads: Option<u16>,
 }
 
-/// Parses INPUT, whose name need not be text. The error does not repeat it, since clap names it before.
+/// Parses INPUT, which need not be UTF-8. The error omits INPUT because clap already prints it.
 fn input(typed: &std::ffi::OsStr) -> Result<Input, String> {
     Input::typed(typed).map_err(|error| match error {
         lockon::Error::Value { expected, .. } => expected,
@@ -421,14 +421,14 @@ pub(super) fn refuse(error: &clap::Error) -> ! {
     std::process::exit(error.exit_code())
 }
 
-/// True if messages must be JSON, judged by words that could not be parsed.
+/// True if the command line, which could not be parsed, asks for messages in JSON.
 fn wants_json(words: impl Iterator<Item = OsString>) -> bool {
     let words: Vec<_> = words.take_while(|word| word != "--").collect();
     words.iter().any(|word| word == "--log-format=json")
         || words.windows(2).any(|pair| pair[0] == "--log-format" && pair[1] == "json")
 }
 
-/// The word of the command line that is not UTF-8, with the option that it was typed after.
+/// The error for an argument that is not UTF-8, with the option before it.
 fn no_text() -> Option<String> {
     let words: Vec<_> = std::env::args_os().collect();
     let mut found = (1..words.len()).filter(|at| words[*at].to_str().is_none());

@@ -17,8 +17,8 @@ pub(super) struct EventsArgs {
 
 #[derive(Subcommand)]
 enum EventsCommand {
-    /// Remove what runs left at an MQTT broker: retained tracks, state, status, and what --home-assistant
-    /// announced
+    /// Remove the retained messages of runs at an MQTT broker: tracks, state, status, and what
+    /// --home-assistant announced
     #[command(after_long_help = FORGET_EXAMPLES)]
     Forget(ForgetArgs),
 }

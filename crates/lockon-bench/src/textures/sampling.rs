@@ -43,7 +43,7 @@ impl fmt::Display for Element {
     }
 }
 
-/// One, two or four channels of an [`Element`]. Textures have no three.
+/// 1, 2 or 4 channels of an [`Element`]; textures do not support 3.
 pub(crate) trait Texel: Pod {
     const ELEMENT: Element;
     const CHANNELS: usize;
@@ -67,7 +67,7 @@ macro_rules! texels {
 }
 texels!(u8: U8, i8: I8, u16: U16, i16: I16, f32: F32);
 
-/// How neighbours make a value.
+/// How a value is interpolated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Filter {
     /// The texel that the coordinate lies in.
@@ -76,14 +76,14 @@ pub(crate) enum Filter {
     Linear,
 }
 
-/// The value that a coordinate outside reads, along every axis.
+/// The value read outside of the texture, along every axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Address {
     /// The texel at the edge.
     Clamp,
-    /// The texture again.
+    /// The texture repeated.
     Wrap,
-    /// The texture again, every other time backwards.
+    /// The texture repeated, every other copy mirrored.
     Mirror,
     /// 0 in every channel.
     Border,
@@ -105,7 +105,7 @@ impl fmt::Display for Address {
 pub(crate) enum Coordinates {
     /// Texels: 0 to N.
     Pixels,
-    /// Widths of the texture: 0 to 1.
+    /// Fractions of the size: 0 to 1.
     Normalised,
 }
 
@@ -118,7 +118,7 @@ pub(crate) enum Read {
     NormalisedFloat,
 }
 
-/// How a texture is read. The default is that of frames: texel by texel, with the edge repeated for ever.
+/// How a texture is read. The default, as for frames: texel by texel, with edges repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sampling {
     pub(crate) filter: Filter,
@@ -145,7 +145,7 @@ pub(crate) enum Memory {
     Linear,
     /// Rows of a buffer.
     Rows,
-    /// A 2-D CUDA array, which lies in an order that only the texture unit knows.
+    /// A 2-D CUDA array; its memory layout is not documented.
     Array2,
     /// A 3-D CUDA array.
     Array3,
@@ -181,7 +181,7 @@ impl Sampling {
         Err(refused(refusal))
     }
 
-    /// As the driver wants it, for texels of that element.
+    /// Returns the driver's description for `element`.
     pub(super) fn describe(self, element: Element) -> sys::CUDA_TEXTURE_DESC {
         let address = match self.address {
             Address::Clamp => CUaddress_mode::CU_TR_ADDRESS_MODE_CLAMP,
@@ -194,7 +194,7 @@ impl Sampling {
             Filter::Linear => CUfilter_mode::CU_TR_FILTER_MODE_LINEAR,
         };
         let mut flags = 0;
-        // Numbers that are floats already are read as they are.
+        // Floats are always read unchanged.
         if self.read == Read::Element && element != Element::F32 {
             flags |= sys::CU_TRSF_READ_AS_INTEGER;
         }

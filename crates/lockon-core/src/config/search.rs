@@ -23,7 +23,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Refuses values that cannot mean anything.
+    /// Returns an error for values out of range.
     ///
     /// # Errors
     /// `Value`.
@@ -46,7 +46,7 @@ impl Limits {
 }
 
 /// Sizes at which a template is searched, as factors in rising order: `A..B/F` gives every power of F between
-/// A and B, and 1; `A..B` those of [`Scales::USUAL_FACTOR`]; `A` that size alone.
+/// A and B, and 1; `A..B` uses [`Scales::USUAL_FACTOR`]; `A` is one size.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scales(pub Vec<f64>);
 
@@ -57,8 +57,7 @@ impl Default for Scales {
 }
 
 impl Scales {
-    /// From one size to the next, unless another factor is typed: of a template of 40 pixels its edges are a
-    /// pixel off at most.
+    /// Default factor: at the nearest size, the edges of a 40-pixel template are at most a pixel off.
     pub const USUAL_FACTOR: f64 = 1.05;
 }
 
@@ -77,12 +76,12 @@ impl FromStr for Scales {
             }
         };
         if !(0.01..=100.0).contains(&from) || !(0.01..=100.0).contains(&to) || from > to {
-            return Err(bad("FROM and TO must rise, and lie between 0.01 and 100"));
+            return Err(bad("FROM must be at most TO, and both within 0.01 and 100"));
         }
         if !(1.001..=100.0).contains(&factor) {
             return Err(bad("FACTOR must lie between 1.001 and 100"));
         }
-        // Ends that are powers of the factor are meant to be included, whatever rounding does to them.
+        // Ends that are powers of the factor must be included despite rounding errors.
         let (from, to) = (from * (1.0 - 1e-9), to * (1.0 + 1e-9));
         let mut scales = vec![1.0];
         let mut up = factor;
@@ -102,7 +101,7 @@ impl FromStr for Scales {
 }
 
 /// Directions in which a template is searched, in degrees, counter-clockwise positive: `A..B/S` gives A, A+S,
-/// ... up to B; `A..B` takes steps of [`Angles::USUAL_STEP`]; `A` is that direction alone.
+/// ... up to B; `A..B` uses [`Angles::USUAL_STEP`]; `A` is one direction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Angles(pub Vec<f64>);
 
@@ -113,8 +112,8 @@ impl Default for Angles {
 }
 
 impl Angles {
-    /// From one direction to the next, unless another step is typed, in degrees: of a template of 40 pixels
-    /// its edges are a pixel off at most.
+    /// Default step in degrees: at the nearest angle, the edges of a 40-pixel template are at most a pixel
+    /// off.
     pub const USUAL_STEP: f64 = 5.0;
 }
 
@@ -139,7 +138,7 @@ impl FromStr for Angles {
             || to - from > 360.0
         {
             return Err(bad(
-                "FROM and TO must rise, lie between -360 and 360 degrees, and span a turn at most",
+                "FROM must be at most TO, both within -360 and 360 degrees and at most 360 apart",
             ));
         }
         if !(0.01..=360.0).contains(&step) {
@@ -184,7 +183,7 @@ pub enum SearchMethod {
 }
 
 impl SearchMethod {
-    /// As it is typed.
+    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",

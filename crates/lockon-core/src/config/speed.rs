@@ -1,22 +1,22 @@
-//! How fast a video passes.
+//! The speed of a video.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
-/// The speed of a video, relative to its times: `0.5`, `1`, `4`, or `max`, as fast as possible.
+/// The speed of a video, relative to its timestamps: `0.5`, `1`, `4`, or `max`, as fast as possible.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Speed(Option<f64>);
 
 impl Speed {
-    /// As fast as it can.
+    /// The maximum speed.
     pub const MAX: Self = Self(None);
 
     /// Minimum and maximum that can be requested besides [`Self::MAX`].
     pub const RANGE: (f64, f64) = (0.05, 64.0);
 
-    /// A speed of this many times the video's own; `None` is as fast as it can.
+    /// Returns a speed, as a multiple of the video's own; `None` is the maximum.
     ///
     /// # Errors
     /// `Value` outside of [`Self::RANGE`].
@@ -30,7 +30,7 @@ impl Speed {
         }
     }
 
-    /// The number; `None` is as fast as it can.
+    /// The factor; `None` is the maximum speed.
     pub fn times(self) -> Option<f64> {
         self.0
     }

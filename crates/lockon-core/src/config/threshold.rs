@@ -10,12 +10,12 @@ use crate::error::{Error, Result};
 pub enum ThresholdMethod {
     /// Box mean minus `c`, as `cv::ADAPTIVE_THRESH_MEAN_C`.
     Mean {
-        /// Taken off the mean.
+        /// Subtracted from the mean.
         c: f64,
     },
     /// Gaussian-weighted mean minus `c`, as `cv::ADAPTIVE_THRESH_GAUSSIAN_C`.
     Gaussian {
-        /// Taken off the mean.
+        /// Subtracted from the mean.
         c: f64,
     },
     /// J. Sauvola, M. Pietikäinen, "Adaptive document image binarization", 2000: m * (1 + k * (s / 128 - 1)).
@@ -77,7 +77,7 @@ impl FromStr for ThresholdSpec {
 }
 
 impl ThresholdMethod {
-    /// As it is typed.
+    /// Its name on the command line.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Mean { .. } => "mean",

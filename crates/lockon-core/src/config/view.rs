@@ -18,10 +18,10 @@ pub enum View {
 }
 
 impl View {
-    /// All that can be typed.
+    /// All views.
     pub const ALL: [Self; 3] = [Self::Overlay, Self::Mask, Self::Split];
 
-    /// As it is typed.
+    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Overlay => "overlay",

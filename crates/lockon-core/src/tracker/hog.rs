@@ -6,30 +6,29 @@
 //!
 //! Gradients are shared out in integers of 16 bits, without arc tangents or tables: a gradient g between the
 //! directions d and e, 20 degrees apart, is a d + b e, and a and b are the cross products of g with e and of
-//! d with g, over the sine of 20 degrees. They fall off within 1.5 % of linearly. All that follows is f32 in
-//! a fixed order.
+//! d with g, over the sine of 20 degrees. a and b are linear in the angle within 1.5 %. All later steps use
+//! f32 in a fixed order.
 
 use crate::simd::Level;
 
 /// Pixels on a side of a cell.
 pub(super) const CELL: usize = 4;
 
-/// Numbers of a cell: signed directions, unsigned ones, energy.
+/// Features of a cell: signed and unsigned directions, energy.
 pub(super) const HOG: usize = SIGNED + UNSIGNED + 1;
 
-/// Cells in a row, which are worked on together: one square of so many, or several smaller ones beside each
-/// other.
+/// Number of cells in a row, processed together: one square of this width, or several smaller ones beside
+/// each other.
 pub(super) const LANES: usize = 32;
 
 pub(super) const SIGNED: usize = 18;
 const UNSIGNED: usize = 9;
 
-/// No direction may make more than this of a block: one strong edge must not drown the rest. Felzenszwalb's
-/// value.
+/// Maximum normalised value of a direction: one strong edge must not dominate. Felzenszwalb's value.
 const CUT: f32 = 0.2;
 
-/// Added to a block's energy, so that noise in something flat stays small: about what gradients of 2 grey
-/// levels make.
+/// Added to a block's energy, so that noise in flat areas stays small: about the energy of gradients of 2
+/// grey levels.
 const NOISE_ENERGY: f32 = 1000.0;
 
 /// Cosines and sines of the unsigned directions times 90: the products with gradients of at most 361 fit 16
@@ -53,26 +52,26 @@ type Products = [[Lanes<i16>; CELL]; CELL];
 /// Sums of the columns of one row of cells, by direction.
 type Columns = [[Lanes<u16>; CELL]; SIGNED];
 
-/// As [`Columns`], between two columns that no cell has, so that each cell has neighbours.
+/// As [`Columns`], padded at both ends, so that each cell has neighbours.
 type Finished = [[Lanes<u16>; CELL]; SIGNED + 2];
 
 /// The shares of a row of cells, before they are divided by an energy.
 type Histogram = [Lanes<f32>; SIGNED];
 
-/// Every number of a row of cells.
+/// The features of a row of cells.
 pub(super) type Row = [Lanes<f32>; HOG];
 
-/// Makes histograms; keeps its room.
+/// Computes histograms of gradients; reuses its buffers.
 pub(super) struct Hog {
     level: Level,
     room: Box<Room>,
 }
 
 struct Room {
-    /// By direction; the last is the first one turned round.
+    /// By direction; the last is the first, negated.
     products: [Products; UNSIGNED + 1],
-    /// Sums of the row of cells above: all but what the row below gives to it. In directions that
-    /// [`share_out`] sees from behind the sums are negative, here and in `carried`.
+    /// Sums of the row of cells above, without the share of the row below. The sums of the `behind`
+    /// directions of [`share_out`] are stored negated, here and in `carried`.
     columns: Columns,
     /// The contribution of the row above to this one.
     carried: Columns,
@@ -97,10 +96,9 @@ impl Hog {
         Self { level: Level::best(), room: Box::new(room) }
     }
 
-    /// Gives the numbers of the cells of squares of `CELLS` on a side, which stand beside each other in
-    /// `luma` and together are [`LANES`] cells wide, row by row to `take`, which is to be
-    /// `#[inline(always)]`. In a row of `luma` the first pixels of all cells stand first, then the second
-    /// ones, and so on.
+    /// Passes the features of each row of cells to `take`, which must be `#[inline(always)]`. `luma` holds
+    /// squares of `CELLS` x `CELLS` cells side by side, [`LANES`] cells wide in total. A row of `luma` holds
+    /// the first pixels of all cells, then the second ones, and so on.
     #[inline]
     pub(super) fn run<const CELLS: usize>(&mut self, luma: &[u8], take: impl FnMut(usize, &Row)) {
         debug_assert_eq!(luma.len(), CELLS * CELL * LANES * CELL);
@@ -113,8 +111,8 @@ impl Hog {
 }
 
 impl Room {
-    /// One row of cells is finished when the gradients of the one below are known, and its numbers when that
-    /// one is finished: all that is between fits the first cache.
+    /// A row's histogram needs the gradients of the row below; its features need the histogram of the row
+    /// below. The buffers fit the L1 cache.
     #[inline(always)]
     fn run<const CELLS: usize>(&mut self, luma: &[u8], mut take: impl FnMut(usize, &Row)) {
         let Self { products, columns, carried, finished, above, here, row } = self;
@@ -146,8 +144,8 @@ impl Room {
     }
 }
 
-/// The pixels left of a row's first ones in each cell, and right of its last ones. At a square's border there
-/// is nothing but the border.
+/// For each cell, the pixels to the left and right of its part of `row`. A square's border pixels are
+/// repeated.
 #[inline(always)]
 fn sides<const CELLS: usize>(row: &[u8; LANES * CELL]) -> [Lanes<i16>; 2] {
     let (mut left, mut right) = ([0; LANES], [0; LANES]);
@@ -159,8 +157,8 @@ fn sides<const CELLS: usize>(row: &[u8; LANES * CELL]) -> [Lanes<i16>; 2] {
     [left, right]
 }
 
-/// True if the products with an unsigned direction are kept with the other sign: two in four, so that the two
-/// between which a direction lies have the signs that [`share_out`] wants.
+/// True if products with an unsigned direction are stored negated: two in four, so that the two neighbours of
+/// a direction have the signs that [`share_out`] needs.
 const fn is_turned(bin: usize) -> bool {
     bin % 4 >= 2
 }
@@ -231,9 +229,9 @@ fn share_out(
     finished: &mut Finished,
 ) {
     for bin in 0..UNSIGNED {
-        // A gradient's share of a direction is the lesser of its products with the two beside it, of the
-        // second turned round, if both are positive; of the opposite direction, if both are negative. The
-        // direction before the first is the last one turned round.
+        // A gradient's share of a direction is the smaller of its products with the two neighbours, the
+        // second one negated, if both are positive. If both are negative, the opposite direction gets the
+        // smaller magnitude. The first direction's previous neighbour is the last one, negated.
         let (before, after) = ((bin + UNSIGNED - 1) % UNSIGNED, bin + 1);
         let is_behind = if bin == 0 { !is_turned(before) } else { is_turned(before) };
         let (ahead, behind) = if is_behind { (bin + UNSIGNED, bin) } else { (bin, bin + UNSIGNED) };
@@ -257,11 +255,11 @@ fn share_out(
     }
 }
 
-/// Shares out columns of a row of cells among rows; returns the sums of the row above, `columns` become those
-/// of this row.
+/// Splits columns of a row of cells among rows. Returns the sums of the row above; `columns` becomes this
+/// row's.
 #[inline(always)]
 fn add(shares: &[Lanes<u16>; CELL], columns: &mut Lanes<u16>, carried: &mut Lanes<u16>) -> Lanes<u16> {
-    // Copies, so that no loop has to find out whether they overlap.
+    // Copies, so that the loop needs no checks for overlap.
     let (mut own, mut next, mut sums) = (*columns, *carried, [0; LANES]);
     for i in 0..LANES {
         let [a, b, c, d] = [shares[0][i], shares[1][i], shares[2][i], shares[3][i]];
@@ -327,7 +325,7 @@ fn norms<const CELLS: usize>(above: &Lanes<f32>, below: &Lanes<f32>) -> [Lanes<f
         pairs[i] = above[i] + below[i];
     }
     for i in 0..LANES {
-        // At a square's border there is nothing but the border.
+        // A square's border cells are repeated.
         let left = if i % CELLS == 0 { i } else { i - 1 };
         let right = if i % CELLS == CELLS - 1 { i } else { i + 1 };
         (sides[0][i], sides[1][i]) = (pairs[left] + pairs[i], pairs[i] + pairs[right]);
@@ -340,7 +338,7 @@ fn norms<const CELLS: usize>(above: &Lanes<f32>, below: &Lanes<f32>) -> [Lanes<f
     sides
 }
 
-/// The numbers of cells with the norms of their four blocks.
+/// Normalises the histogram with the norms of four blocks.
 #[inline(always)]
 fn normalise(histogram: &Histogram, norms: [&Lanes<f32>; 4], row: &mut Row) {
     // `f32::min` would also check for NaN.
@@ -425,7 +423,7 @@ mod tests {
             let near = degrees as usize / 20;
             let of_two = cell[near] + cell[(near + 1) % SIGNED];
             let all: f32 = cell[..SIGNED].iter().sum();
-            // Whole grey levels turn the gradient of single pixels.
+            // Rounding to grey levels turns single gradients.
             assert!(of_two > 0.6 * all, "{degrees} degrees: {cell:?}");
         }
     }
@@ -448,7 +446,7 @@ mod tests {
         let together: Vec<u8> = (0..width * height).map(pixel).collect();
         let mut hog = Hog::new();
         let features = run::<8>(&mut hog, &together);
-        // The third of four, alone: the others are flat.
+        // Only the third of four squares is not flat.
         let is_third = |i: usize| (16..24).contains(&(i % LANES));
         let alone: Vec<u8> = (0..width * height).map(|i| if is_third(i) { pixel(i) } else { 7 }).collect();
         for (row, expected) in run::<8>(&mut hog, &alone).iter().zip(&features) {

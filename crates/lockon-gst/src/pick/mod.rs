@@ -44,7 +44,7 @@ pub const SCRUB_KEYS: &str = "before that, find the frame: Left and Right move b
 
 /// The keys that move to another frame of a source that cannot be seeked.
 pub const FORWARD_KEYS: &str =
-    "this input cannot be seeked: Right moves to the next frame, and Left back to some that were shown";
+    "this input cannot be seeked: Right moves to the next frame, Left to frames shown before";
 
 /// A drawn box, and its frame.
 pub struct Picked {
