@@ -271,7 +271,10 @@ fn sound_that_is_lost_or_moved_on_its_way_is_reported() {
     };
     for output in ["a.mp4", "a.webm"] {
         let said = said(&format!("many.mkv -o {output}"));
-        assert!(said.contains("the sound of many.mkv is left out: "), "{output}: {said}");
+        // Since GStreamer 1.26 Opus can have as many channels.
+        let info = place.lockon(&format!("info {output}"));
+        let is_carried = String::from_utf8_lossy(&info.stdout).contains("16 channels");
+        assert!(is_carried || said.contains("the sound of many.mkv is left out: "), "{output}: {said}");
     }
     let moved = said("late.mkv -o a.avi");
     assert!(

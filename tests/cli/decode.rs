@@ -201,8 +201,8 @@ fn webm_with_an_alpha_channel_plays() {
     std::fs::write(place.path("alpha.webm"), file).unwrap();
     succeeds(place.lockon(&format!("run alpha.webm {WORK}")));
     let count = frames(&place.records("out.jsonl")).len();
-    assert_eq!(count, place.play("alpha.webm"));
-    // The decoder of GStreamer 1.26 keeps the last one, for gst-launch-1.0 too.
+    // The decoder of GStreamer 1.26 can keep the last one, for gst-launch-1.0 too.
+    assert!(count >= place.play("alpha.webm"), "{count}");
     assert!(count == 10 || count == 9 && gst::version() >= (1, 26, 0, 0), "{count}");
 }
 
@@ -258,8 +258,8 @@ fn a_run_without_memory_for_its_threads_ends_with_an_error_and_does_not_hang() {
         assert!(!matches!(out.status.code(), Some(124 | 137)), "{kib} KiB: it hangs: {said}");
         assert!(!said.contains("please report"), "{kib} KiB: {said}");
         if kib == 300_000 {
-            // GLib ends the process where it is GLib that gets no memory.
-            let is_glib = said.contains("GLib") && said.contains("Aborting");
+            // GLib ends the process by a signal where it is GLib that gets no memory.
+            let is_glib = out.status.code().is_none() && said.contains("allocate memory");
             assert!(is_glib || out.status.code() == Some(1), "{kib} KiB: {said}");
         }
     }

@@ -418,8 +418,12 @@ mod tests {
                 assert!(times.len() >= 20, "{what}: {} frames", times.len());
                 // Matroska stores milliseconds. Of the frames behind the end only those are there that are
                 // needed.
-                let is_even = |two: &[i64]| (two[1] - two[0] - 40_000_000).abs() < 2_000_000;
-                assert!(times[..20].windows(2).all(is_even), "{what}: {times:?}");
+                let is_odd = |two: &&[i64]| (two[1] - two[0] - 40_000_000).abs() >= 2_000_000;
+                // avdec_h265 of GStreamer 1.26 can lose a frame after packets without decode times, which the
+                // clip has ("Couldn't get codec frame").
+                let may_lose = name.starts_with("h265") && gst::version() >= (1, 26, 0, 0);
+                let odd = times[..20].windows(2).filter(is_odd).count();
+                assert!(odd <= usize::from(may_lose), "{what}: {times:?}");
             }
         }
     }
