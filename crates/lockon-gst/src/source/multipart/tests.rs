@@ -399,16 +399,17 @@ fn pictures_that_are_cut_off_are_counted_as_damaged() {
             sleep(LONG);
         });
         let mut source = open(&SourceSpec { live: Some(false), ..spec(&address) }).unwrap();
-        // Since GStreamer 1.26 some decoders give no frame for half a picture.
+        // GStreamer 1.26 gives no frame for some halves, waits for what follows a picture without an end, and
+        // reports some pictures more than once.
+        let is_new = gst::version() >= (1, 26, 0, 0);
         let mut frames = 0;
         while frames < 5 && matches!(source.wait_next(Duration::from_secs(2)).unwrap(), Next::Frame(_)) {
             frames += 1;
         }
-        assert!(frames == 5 || damaged > 0, "{frames} frames of {kept} bytes");
-        // It also reports some pictures more than once.
+        assert!(frames == 5 || is_new && (damaged > 0 || frames == 4), "{frames} frames of {kept} bytes");
         let counted = source.damaged();
         assert!(
-            counted == damaged || damaged > 0 && counted >= damaged && gst::version() >= (1, 26, 0, 0),
+            counted == damaged || is_new && damaged > 0 && counted >= damaged,
             "{counted} damaged with {kept} of {} bytes",
             whole.len()
         );
