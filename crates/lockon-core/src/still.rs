@@ -536,7 +536,7 @@ pub fn animation(
             webp::check(bytes.get_ref()).map_err(undecodable)?;
             let canvas = WebPDecoder::new(Cursor::new(bytes.get_ref())).map_err(undecodable)?.dimensions();
             limits_of(canvas)?;
-            webp::frames(bytes.into_inner()).map_err(undecodable)?
+            webp::frames(bytes.into_inner(), canvas)
         }
         _ => {
             let mut before = image::Limits::default();

@@ -12,7 +12,7 @@ use std::io::Cursor;
 use image::codecs::webp::WebPDecoder;
 use image::error::{DecodingError, ImageError, ImageFormatHint, ImageResult};
 use image::imageops::{overlay, replace};
-use image::{Delay, DynamicImage, Frame, Frames, ImageDecoder, ImageFormat, Rgba, RgbaImage};
+use image::{Delay, DynamicImage, Frame, Frames, ImageDecoder, ImageFormat, RgbaImage};
 
 /// Bytes in front of the first chunk: `RIFF`, a length and `WEBP`.
 const HEAD: usize = 12;
@@ -21,50 +21,41 @@ const CHUNK: usize = 8;
 /// In an animation's chunk, the place, size, time and flags of its frame.
 const PLACE: usize = 16;
 
-/// The pictures of an animation that was [checked](check), in order, each decoded when it is requested.
-///
-/// # Errors
-/// `Decoding` if it declares no size; each picture may be an error.
-pub(super) fn frames(bytes: Vec<u8>) -> ImageResult<Frames<'static>> {
-    let Some((b"VP8X", length)) = chunk(&bytes, HEAD) else { return Err(broken("it is no animation")) };
-    let [width, height] = declared(&bytes, HEAD + CHUNK + 4).ok_or_else(|| broken("it declares no size"))?;
+/// The pictures of an animation of that size that was [checked](check), in order, each decoded when it is
+/// requested. Each may be an error.
+pub(super) fn frames(bytes: Vec<u8>, (width, height): (u32, u32)) -> Frames<'static> {
     let mut canvas = RgbaImage::new(width, height);
-    let mut at = HEAD + CHUNK + even(length);
-    // The place of the frame before, if it leaves nothing behind.
-    let mut cleared: Option<RgbaImage> = None;
-    let mut place = (0, 0);
-    Ok(Frames::new(Box::new(std::iter::from_fn(move || {
+    // The place and size of the frame before, if it leaves nothing behind.
+    let mut cleared = None;
+    let mut at = HEAD;
+    let mut next = move |bytes: &[u8]| {
         loop {
-            let (name, length) = chunk(&bytes, at)?;
+            let (name, length) = chunk(bytes, at)?;
             let payload = at + CHUNK;
             at = payload.saturating_add(even(length));
             if name == b"ANMF" {
-                if let Some(clear) = cleared.take() {
-                    replace(&mut canvas, &clear, place.0, place.1);
-                }
-                let payload = bytes.get(payload..payload.saturating_add(length));
-                let Some((head, chunks)) = payload.and_then(|payload| payload.split_first_chunk::<PLACE>())
-                else {
-                    return Some(Err(broken("a frame is cut off")));
-                };
-                return Some(decoded(head, chunks, canvas.dimensions()).map(|frame| {
-                    let three = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], 0]);
-                    let (flags, milliseconds) = (head[PLACE - 1], three(12));
-                    place = (2 * i64::from(three(0)), 2 * i64::from(three(3)));
-                    if flags & 2 == 0 {
-                        overlay(&mut canvas, &frame, place.0, place.1);
-                    } else {
-                        replace(&mut canvas, &frame, place.0, place.1);
-                    }
-                    if flags & 1 == 1 {
-                        let transparent = Rgba([0; 4]);
-                        cleared = Some(RgbaImage::from_pixel(frame.width(), frame.height(), transparent));
-                    }
-                    Frame::from_parts(canvas.clone(), 0, 0, Delay::from_numer_denom_ms(milliseconds, 1))
-                }));
+                return Some(payload..payload.saturating_add(length));
             }
         }
-    }))))
+    };
+    let mut picture = move |payload: &[u8]| {
+        let (head, chunks) = payload.split_first_chunk().ok_or_else(|| broken("a frame is cut off"))?;
+        let frame = decoded(head, chunks, canvas.dimensions())?;
+        if let Some(((x, y), (w, h))) = cleared.take() {
+            replace(&mut canvas, &RgbaImage::new(w, h), x, y);
+        }
+        let three = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], 0]);
+        let (x, y) = (2 * i64::from(three(0)), 2 * i64::from(three(3)));
+        let (flags, milliseconds) = (head[PLACE - 1], three(12));
+        let draw = if flags & 2 == 0 { overlay } else { replace };
+        draw(&mut canvas, &frame, x, y);
+        cleared = (flags & 1 == 1).then(|| ((x, y), frame.dimensions()));
+        Ok(Frame::from_parts(canvas.clone(), 0, 0, Delay::from_numer_denom_ms(milliseconds, 1)))
+    };
+    Frames::new(Box::new(std::iter::from_fn(move || {
+        let payload = next(&bytes)?;
+        Some(picture(bytes.get(payload).unwrap_or_default()))
+    })))
 }
 
 /// The frame of an animation, from the head and the chunks of its own chunk.
@@ -74,12 +65,13 @@ fn decoded(head: &[u8; PLACE], chunks: &[u8], canvas: (u32, u32)) -> ImageResult
         return Err(broken("a frame is larger than the picture"));
     }
     // Transparency beside a lossy picture needs the head of an extended file.
-    let sides = size.map(|side| (side - 1).to_le_bytes());
-    let extended = [&b"VP8X\x0A\0\0\0\x10\0\0\0"[..], &sides[0][..3], &sides[1][..3]].concat();
-    let is_extended = chunks.starts_with(b"ALPH");
-    let extended = if is_extended { extended.as_slice() } else { &[] };
+    let extended = if chunks.starts_with(b"ALPH") {
+        [&b"VP8X\x0A\0\0\0\x10\0\0\0"[..], &head[6..12]].concat()
+    } else {
+        Vec::new()
+    };
     let length = (4 + extended.len() + chunks.len()) as u32;
-    let file = [b"RIFF", &length.to_le_bytes()[..], b"WEBP", extended, chunks].concat();
+    let file = [b"RIFF", &length.to_le_bytes()[..], b"WEBP", &extended, chunks].concat();
     let decoder = WebPDecoder::new(Cursor::new(file))?;
     if <[u32; 2]>::from(decoder.dimensions()) != size {
         return Err(broken("a frame has another size than is declared for it"));
