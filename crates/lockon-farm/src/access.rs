@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_nats::{Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, ServerAddr, ServerError};
-use percent_encoding::percent_decode_str;
 
 use lockon_core::error::{Error, Result};
 use lockon_core::files;
 use lockon_core::locks::lock;
 use lockon_core::text;
+use lockon_run::request::decoded;
 
 /// The default namespace.
 const NAMESPACE: &str = "main";
@@ -184,6 +184,7 @@ impl Access {
             };
         }
         let named = addresses.iter().find_map(|address| Some((address.username()?, address.password())));
+        let decoded = |part| decoded(part).map_err(|why| Error::Usage(format!("the farm's login: {why}")));
         Ok(match named {
             None => Secret::None,
             Some((user, Some(password))) => Secret::Login(decoded(user)?, decoded(password)?),
@@ -218,12 +219,6 @@ impl Access {
             },
         }
     }
-}
-
-/// A part of an address without its escapes: `@`, `:`, `/` and others can stand there only so.
-fn decoded(part: &str) -> Result<String> {
-    let not_text = |_| Error::Usage("an escape in the farm's login is not UTF-8".into());
-    Ok(percent_decode_str(part).decode_utf8().map_err(not_text)?.into_owned())
 }
 
 /// Addresses without user and password: the client logs addresses, and gets the login by itself.

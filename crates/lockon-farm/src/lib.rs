@@ -361,6 +361,7 @@ impl Farm {
                 found.filter(|found| is_for(&found.record))
             {
                 match change(record, number).await? {
+                    Change::Unneeded => break,
                     Change::Late => found = self.store.record(&id).await?,
                     done => return Ok(Some(done)),
                 }
@@ -371,7 +372,7 @@ impl Farm {
             if let Some(Change::Queues(job)) = &done {
                 self.store.enqueue(job).await?;
             }
-            Ok(usize::from(matches!(done, Some(Change::Done | Change::Queues(_)))))
+            Ok(usize::from(done.is_some()))
         };
         self.runtime.block_on(async {
             let mut known = HashSet::new();

@@ -126,12 +126,11 @@ pub enum Decides {
     Nothing,
     /// Changes the results.
     Found,
-    /// Changes the results if it is set. For newer fields: results of earlier versions stay valid.
-    FoundIfSet,
+    /// Changes the results, what other outputs contain, or where they go, if it is set: where it is not, the
+    /// results of earlier versions stay valid.
+    IfSet,
     /// Changes the picture of an output, if it is set.
     Shown,
-    /// Changes what outputs besides the results of frames contain, or where they go, if it is set.
-    Written,
 }
 
 /// The part of a value that must not be shown.

@@ -36,7 +36,7 @@ pub use login::login;
 pub use names::{expand, name_of};
 pub(crate) use names::{has_words, stem};
 pub(crate) use receiver::shown as shown_receiver;
-pub use receiver::{Broker, Login, ReceiverAddress, ReceiverText, Webhook};
+pub use receiver::{Broker, Login, ReceiverAddress, ReceiverText, Webhook, decoded};
 pub use share::Share;
 
 use std::ffi::OsString;
@@ -122,7 +122,7 @@ request! {
     /// Luma that is searched and thresholded: as-is (as decoded) or full (limited-range video, 16 to 235, is
     /// expanded to 0 to 255, so that it gives the results of full-range video and pictures)
     range: LumaRange = LumaRange::default(),
-        Spec { value: "RANGE", offers: &["as-is", "full"], element: InElement::Ready, decides: Decides::FoundIfSet, ..TO_DO };
+        Spec { value: "RANGE", offers: &["as-is", "full"], element: InElement::Ready, decides: Decides::IfSet, ..TO_DO };
 
     /// Minimum score of a match, from -1 to 1
     min_score: f64 = Limits::default().min_score,
@@ -178,12 +178,12 @@ request! {
     /// Write a clip for each appearance (see --gap), without boxes: in the file's name n in braces is the
     /// clip's number, and {name} the track or template. Copied from a file, beginning at a key frame; encoded
     /// from everything else
-    cut: Option<String> = None, Spec { value: "{name}-{n}.mp4", is_file: true, decides: Decides::Written, ..OUTPUT };
+    cut: Option<String> = None, Spec { value: "{name}-{n}.mp4", is_file: true, decides: Decides::IfSet, ..OUTPUT };
     /// Time before and after each appearance in the clips of --cut
     cut_padding: TimeSpan = TimeSpan::seconds(1),
-        Spec { is_rare: true, value: "TIME", decides: Decides::Written, ..OUTPUT };
+        Spec { is_rare: true, value: "TIME", decides: Decides::IfSet, ..OUTPUT };
     /// Encode the clips of --cut, so that they begin and end at the exact frame
-    cut_exact: bool = false, Spec { needs: &["cut"], decides: Decides::Written, ..OUTPUT };
+    cut_exact: bool = false, Spec { needs: &["cut"], decides: Decides::IfSet, ..OUTPUT };
     /// Do not copy the input's sound into -o and --cut
     no_audio: bool = false, Spec { decides: Decides::Shown, ..OUTPUT };
     /// Show the results in a window. Drag a box to follow an object, click a track to forget it; space pauses
@@ -192,7 +192,7 @@ request! {
     display: bool = false, OUTPUT;
     /// Send the results into a pipeline of your own: gst-launch text that begins with `appsrc name=results`
     /// (optional), or @FILE with such text
-    sink: Vec<String> = Vec::new(), Spec { value: "TEXT|@FILE", expands: true, decides: Decides::Written, secret: Some(Secret::Login), ..OUTPUT };
+    sink: Vec<String> = Vec::new(), Spec { value: "TEXT|@FILE", expands: true, decides: Decides::IfSet, secret: Some(Secret::Login), ..OUTPUT };
     /// Picture of -o, --display and --sink: `overlay` (boxes over the picture), `mask` (the thresholded
     /// picture) or `split` (half of each) [default: overlay; mask if only --threshold is given]
     view: Option<View> = None,
@@ -216,23 +216,23 @@ request! {
     /// Longest time out of sight within one appearance of --results NAME.intervals.csv and .jsonl, the report
     /// and the summary; after a longer one a new appearance begins
     gap: TimeSpan = TimeSpan::seconds(1),
-        Spec { is_rare: true, value: "TIME", element: InElement::Ready, decides: Decides::Written, ..OUTPUT };
+        Spec { is_rare: true, value: "TIME", element: InElement::Ready, decides: Decides::IfSet, ..OUTPUT };
     /// Report events of tracks (appeared, uncertain, lost, found, gone; entered or left a --zone): as lines
     /// of JSON on standard output (-), posted to an http:// or https:// address, or published to an MQTT
     /// broker at mqtt://HOST:PORT/TOPIC or mqtts://HOST:PORT/TOPIC, with USER:PASSWORD@ before the host if
     /// needed; @FILE reads the address from a file, which hides it from the list of processes; may be given
     /// several times. The run never waits for a receiver
-    events: Vec<ReceiverText> = Vec::new(), Spec { value: "-|URL|@FILE", needs_outlet: true, expands: true, decides: Decides::Written, secret: Some(Secret::Receiver), ..OUTPUT };
+    events: Vec<ReceiverText> = Vec::new(), Spec { value: "-|URL|@FILE", needs_outlet: true, expands: true, decides: Decides::IfSet, secret: Some(Secret::Receiver), ..OUTPUT };
     /// A polygon in the picture that tracks can enter and leave, corners in pixels; a track is inside if the
     /// middle of its box's lower edge is. Drawn in -o, --display and --sink and on the page of --serve; may
     /// be given several times
     zone: Vec<Zone> = Vec::new(),
-        Spec { value: "NAME=X,Y,X,Y,X,Y", decides: Decides::Written, ..OUTPUT };
+        Spec { value: "NAME=X,Y,X,Y,X,Y", decides: Decides::IfSet, ..OUTPUT };
     /// Put a small picture of the track into each event: JPEG, in base64
-    event_thumbnails: bool = false, Spec { is_rare: true, needs: &["events"], decides: Decides::Written, ..OUTPUT };
+    event_thumbnails: bool = false, Spec { is_rare: true, needs: &["events"], decides: Decides::IfSet, ..OUTPUT };
     /// Announce the run to Home Assistant through the MQTT broker: a count of tracks, the state of each
     /// --zone, and the events
-    home_assistant: bool = false, Spec { is_rare: true, needs: &["events"], decides: Decides::Written, ..OUTPUT };
+    home_assistant: bool = false, Spec { is_rare: true, needs: &["events"], decides: Decides::IfSet, ..OUTPUT };
     /// Write a page about the run when it ends: trajectories, score and state over time, latency
     report: Option<String> = None, Spec { value: "FILE.html", is_file: true, expands: true, ..OUTPUT };
 
@@ -358,7 +358,7 @@ impl Request {
         let decides = |field: &&Field| match field.spec.decides {
             Decides::Nothing => false,
             Decides::Found => true,
-            Decides::FoundIfSet | Decides::Written => field.is_set(&open),
+            Decides::IfSet => field.is_set(&open),
             Decides::Shown => shows && field.is_set(&open),
         };
         for field in FIELDS.iter().filter(decides) {

@@ -182,7 +182,11 @@ fn login(url: &Url) -> Result<Option<Login>, &'static str> {
     Ok(Some(Login { user, password }))
 }
 
-fn decoded(part: &str) -> Result<String, &'static str> {
+/// A part of an address without its escapes: `@`, `:`, `/` and others can stand there only so.
+///
+/// # Errors
+/// The reason, if an escape is not UTF-8.
+pub fn decoded(part: &str) -> Result<String, &'static str> {
     let decoded = percent_decode_str(part).decode_utf8().map_err(|_| "an escape in it is not UTF-8")?;
     Ok(decoded.into_owned())
 }

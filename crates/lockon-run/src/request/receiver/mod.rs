@@ -14,7 +14,7 @@ use lockon_core::error::{Error, Result};
 use lockon_core::files;
 use lockon_core::text::{self, HIDDEN};
 
-pub use address::{Broker, Login, ReceiverAddress, Webhook};
+pub use address::{Broker, Login, ReceiverAddress, Webhook, decoded};
 
 /// A typed receiver of events: `-`, an address, or `@FILE` with an address in it.
 #[derive(Clone)]
