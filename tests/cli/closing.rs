@@ -273,7 +273,8 @@ fn sound_that_is_lost_or_moved_on_its_way_is_reported() {
         let said = said(&format!("many.mkv -o {output}"));
         // Since GStreamer 1.26 Opus can have as many channels.
         let info = place.lockon(&format!("info {output}"));
-        let is_carried = String::from_utf8_lossy(&info.stdout).contains("16 channels");
+        let is_carried =
+            gst::version() >= (1, 26, 0, 0) && String::from_utf8_lossy(&info.stdout).contains("16 channels");
         assert!(is_carried || said.contains("the sound of many.mkv is left out: "), "{output}: {said}");
     }
     let moved = said("late.mkv -o a.avi");

@@ -117,16 +117,18 @@ pub(super) fn attach(
             }
             Err(reason) => Some(reason),
         },
-        FoundSound::Refused { codec } if Encoder::for_container(container).is_some() => Some(format!(
-            "{container} cannot hold {codec}, and GStreamer could not convert it to {} (its decoder may be missing: \
-             install gstreamer1.0-libav and gstreamer1.0-plugins-bad)",
-            codec_name_for(container)
-        )),
-        FoundSound::Refused { codec } => Some(format!(
-            "{container} cannot hold {codec}, and GStreamer has no encoder for {} (install {})",
-            codec_name_for(container),
-            encode::package_for(container)
-        )),
+        FoundSound::Refused { codec } => {
+            let wanted = codec_name_for(container);
+            let why = if Encoder::for_container(container).is_some() {
+                format!(
+                    "could not convert it to {wanted} (its decoder may be missing: install gstreamer1.0-libav and \
+                     gstreamer1.0-plugins-bad)"
+                )
+            } else {
+                format!("has no encoder for {wanted} (install {})", encode::package_for(container))
+            };
+            Some(format!("{container} cannot hold {codec}, and GStreamer {why}"))
+        }
         FoundSound::Failed(reason) => Some(reason),
         FoundSound::Nothing => match branch.lost_on_the_way() {
             Some(sound) => Some(format!("{sound} cannot be converted to {}", codec_name_for(container))),
