@@ -4,7 +4,7 @@
 use lockon::frame::{Plane, Size};
 use lockon::results::{FrameRecord, Track, TrackState};
 
-use crate::util::{Job, MemorySink, MemorySource, Random, backends, frame, on_device, smooth};
+use crate::util::{Job, MemorySink, MemorySource, Random, backends, frame, noise, on_device, smooth};
 
 const FRAME: Size = Size::new(323, 241);
 const TARGET: Size = Size::new(44, 36);
@@ -339,6 +339,39 @@ fn a_target_that_leaves_the_frame_is_lost_and_found_where_it_comes_back() {
         let (iou, off) = errors(&tracks[0], pose.unwrap());
         assert!(iou >= 0.6, "frame {index}: overlap {iou:.3}, {off:.2} pixels off, {states:?}");
     }
+}
+
+#[test]
+fn a_target_that_comes_back_larger_and_turned_is_found() {
+    // Gone for 20 frames; then elsewhere, up to 2.4 times as large, in another direction.
+    for (scale, angle) in [(2.0, 0.0), (1.0, 90.0), (2.4, 45.0)] {
+        let again = Pose { scale, angle, ..at(210.0, 150.0) };
+        let poses = [Some(at(70.0, 60.0)); 20].into_iter().chain([None; 20]).chain([Some(again); 60]);
+        let tracks = follow(&video(poses), &[typed(at(70.0, 60.0))]);
+        let states: Vec<_> = tracks.iter().map(|t| t[0].state).collect();
+        assert!(states[26..40].iter().all(|s| *s == TrackState::Lost), "{scale}, {angle}: {states:?}");
+        let (iou, off) = errors(&tracks[99][0], again);
+        assert!(iou >= 0.6, "{scale}, {angle} degrees: overlap {iou:.3}, {off:.2} pixels off, {states:?}");
+    }
+}
+
+#[test]
+fn a_target_that_leaves_over_plain_ground_soon_after_it_began_is_lost() {
+    // Ground with a little grain. The middle of the box is outside after 15 frames.
+    let target = target();
+    let pictures: Vec<_> = (0..60_u32)
+        .map(|i| {
+            let grain = noise(u64::from(i), FRAME).into_vec().into_iter().map(|value| 120 + value / 50);
+            let mut picture = Plane::from_vec(grain.collect(), FRAME);
+            draw(&mut picture, &target, at(200.0 + 8.0 * f64::from(i), 120.0), 1.0);
+            picture
+        })
+        .collect();
+    let states: Vec<_> =
+        follow(&pictures, &[typed(at(200.0, 120.0))]).iter().map(|tracks| tracks[0].state).collect();
+    // All of it is outside in frame 19.
+    assert!(states[..12].iter().all(|s| *s == TrackState::Tracked), "{states:?}");
+    assert!(states[26..].iter().all(|s| *s == TrackState::Lost), "{states:?}");
 }
 
 #[test]

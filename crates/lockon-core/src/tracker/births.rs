@@ -297,7 +297,8 @@ impl Births {
             let Some(index) = tracks.iter().position(|track| track.id == life.id) else { return false };
             let now = tracks[index].bounds();
             let state = tracks[index].state;
-            let is_found = life.was_lost && is_sure(state);
+            // Also where it was followed elsewhere until now.
+            let is_found = state == TrackState::Reacquired || life.was_lost && is_sure(state);
             life.was_lost = !is_found && (life.was_lost || state == TrackState::Lost);
             let is_held = Self::is_held(owners, tracks, index);
             let goes_on = if is_found && !(is_held && life.reaches(now)) {

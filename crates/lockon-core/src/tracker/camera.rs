@@ -30,7 +30,9 @@ const COLUMNS: usize = 10;
 const ROWS: usize = 7;
 
 /// How far a block may be from its place by the last motion: first in the picture at half of that size, then
-/// from the place found there.
+/// from the place found there. Most cameras move as they did: only where too few blocks agree on a motion near
+/// the last one, they are looked for as far away as they may be.
+const NEAR_LAST: i64 = 3;
 const COARSE: i64 = 7;
 const FINE: i64 = 2;
 
@@ -323,11 +325,14 @@ impl Camera {
         half.shrink((*level, threads), |y| small.row(y), (small.width, small.height), 2);
         let has_room = half.width >= BLOCK && half.height >= BLOCK;
         let is_next = (before[0].width, before[0].height) == (small.width, small.height);
-        self.pairs.clear();
+        let last = self.last.take();
         if has_room && is_next {
-            self.match_blocks(boxes, factor as f64, threads);
+            let reaches = [last.map(|_| NEAR_LAST), Some(COARSE)];
+            self.last = reaches.into_iter().flatten().find_map(|reach| {
+                self.match_blocks(boxes, factor as f64, (last.unwrap_or(Motion::NONE), reach), threads);
+                self.agree(last.unwrap_or(Motion::NONE))
+            });
         }
-        self.last = self.agree();
         let factor = factor as f64;
         self.last.map(|motion| Motion { x: motion.x * factor, y: motion.y * factor, ..motion })
     }
@@ -338,9 +343,20 @@ impl Camera {
         Some((&self.before[0], &self.now[0], self.last?, self.factor))
     }
 
-    fn match_blocks(&mut self, boxes: &[[f64; 4]], factor: f64, threads: &Threads) {
-        let Self { level, before: [small, half], now: [small_now, half_now], found, pairs, last, .. } = self;
-        let last = last.unwrap_or(Motion::NONE);
+    /// The shrunken picture of this frame, and pixels of the frame to one of it.
+    pub(super) fn picture(&self) -> (&Small, usize) {
+        (&self.now[0], self.factor)
+    }
+
+    /// Finds the blocks again, within `reach` of where the last motion takes them.
+    fn match_blocks(
+        &mut self,
+        boxes: &[[f64; 4]],
+        factor: f64,
+        (last, reach): (Motion, i64),
+        threads: &Threads,
+    ) {
+        let Self { level, before: [small, half], now: [small_now, half_now], found, pairs, .. } = self;
         let place = |index: usize, count: usize, length: usize| (length - BLOCK) * index / (count - 1);
         threads.rows(found, (1, BLOCKS), |index, found| {
             found[0] = None;
@@ -363,7 +379,7 @@ impl Camera {
             let to = level.run(
                 #[inline(always)]
                 || {
-                    let coarse = half.find((around.0 as usize, around.1 as usize), half_now, begin, COARSE);
+                    let coarse = half.find((around.0 as usize, around.1 as usize), half_now, begin, reach);
                     let begin = (x as i64 + 2 * (coarse.0 - around.0), y as i64 + 2 * (coarse.1 - around.1));
                     let found = small.find((x, y), small_now, begin, FINE);
                     small.refine((x, y), small_now, small_now.inside(found))
@@ -371,13 +387,13 @@ impl Camera {
             );
             found[0] = Some((from, middle(to.0, to.1)));
         });
+        pairs.clear();
         pairs.extend(found.iter().flatten());
     }
 
     /// The motion that most blocks agree on.
-    fn agree(&mut self) -> Option<Motion> {
-        let Self { pairs, agreed, last, .. } = self;
-        let last = last.unwrap_or(Motion::NONE);
+    fn agree(&mut self, last: Motion) -> Option<Motion> {
+        let Self { pairs, agreed, .. } = self;
         let count = pairs.len();
         let (mut best, mut most) = (Motion::NONE, 0);
         let mut consider = |motion: Motion| {

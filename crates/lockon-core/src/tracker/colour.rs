@@ -8,7 +8,7 @@ use crate::simd::Level;
 
 /// Chroma in 12 steps of 6 about grey, beyond which hardly anything lies, by 8 steps of luma; luma alone in
 /// 32 steps.
-const BINS: usize = 8 * 12 * 12;
+pub(super) const BINS: usize = 8 * 12 * 12;
 
 /// The part of the box, on each axis, that is surely target: a box's corners often are not.
 const INNER: f64 = 0.8;
@@ -42,6 +42,11 @@ impl Clone for Colours {
 impl Colours {
     pub(super) fn new(has_chroma: bool) -> Self {
         Self { target: vec![0.0; BINS], around: vec![0.0; BINS], has_chroma }
+    }
+
+    /// The share of each bin in the target.
+    pub(super) fn target(&self) -> &[f32] {
+        &self.target
     }
 
     /// The bin of each sample of a patch at half of its size.

@@ -2,6 +2,7 @@
 
 use super::filter::sum;
 use super::hog::{CELL, HOG, Hog, LANES};
+use super::outlines::{self, Sketch};
 use super::sample::{Sampler, Window};
 use crate::frame::Frame;
 use crate::simd::Level;
@@ -11,7 +12,7 @@ const CELLS: usize = 8;
 const LENGTH: usize = CELLS * CELLS * HOG;
 
 /// Boxes that are looked at together: their pixels stand beside each other.
-const TOGETHER: usize = LANES / CELLS;
+pub(super) const TOGETHER: usize = LANES / CELLS;
 
 /// The appearance of a box: the features of its pixels, resampled to a square.
 pub(super) type Look = Vec<f32>;
@@ -51,6 +52,15 @@ impl Looker {
     /// The look that was computed last, or the first of several.
     pub(super) fn looked(&self) -> &Look {
         &self.looks[0]
+    }
+
+    /// The pixels of the look that was computed last, or the first of several.
+    pub(super) fn sketch(&self) -> Sketch {
+        const SIDE: usize = CELLS * CELL;
+        const _: () = assert!(SIDE == outlines::SIDE);
+        // In a row stand the first pixels of all cells of the boxes beside each other, then the second ones.
+        let pixel = |x: usize, y: usize| self.pixels[y * LANES * CELL + x % CELL * LANES + x / CELL];
+        Sketch::new((0..SIDE * SIDE).map(|index| pixel(index % SIDE, index / SIDE)))
     }
 
     fn see(&mut self, frame: &Frame, windows: &[Window]) {

@@ -3,15 +3,17 @@
 //! A correlation filter over gradients, luma and colours finds a target's place and size (`filter.rs`,
 //! `hog.rs`, `colour.rs`). Its earlier looks show how it is turned (`turn.rs`) and whether it is the target
 //! at all (`target/`). The camera's motion (`camera.rs`) shows whether a box follows the ground
-//! (`ground.rs`), and which moving places may be a lost target (`movers.rs`). `score.rs` estimates how likely
-//! a box is right, `doubles.rs` decides which of two tracks has left its object for another's. Where matches
-//! of templates are followed, `births.rs` decides which of them become tracks and when these end. Threads
-//! share the work of a frame where there is enough of it (`workplaces.rs`).
+//! (`ground.rs`). A lost target is looked for by its outlines (`outlines.rs`), by its colours
+//! (`backprojection.rs`), and among what moves (`movers.rs`). `score.rs` estimates how likely a box is right,
+//! `doubles.rs` decides which of two tracks has left its object for another's. Where matches of templates are
+//! followed, `births.rs` decides which of them become tracks and when these end. Threads share the targets of
+//! a frame (`workplaces.rs`).
 //!
 //! All pixels come from `sample.rs`: windows resampled in integers. Everything after that is f32 and f64 in a
 //! written order, on the host, with the crate's own transforms (`fft.rs`) and `libm`. So the same frames give
 //! the same tracks on every machine, whatever device does the searches.
 
+mod backprojection;
 mod births;
 mod camera;
 mod colour;
@@ -24,6 +26,7 @@ mod hog;
 mod look;
 mod movers;
 mod names;
+mod outlines;
 mod sample;
 mod score;
 mod target;
@@ -42,12 +45,14 @@ use crate::ports::Follow;
 use crate::recent_frames::RecentFrames;
 use crate::results::{Detection, Match, Track, TrackState};
 
+use backprojection::FrameColours;
 use births::{Births, Evidence};
 use camera::Camera;
 use doubles::Doubles;
 use movers::Movers;
+use outlines::Outlines;
 use sample::Window;
-use target::{Glance, Scene, Target};
+use target::{Cues, Scene, Target};
 use workplaces::{Workplace, Workplaces};
 
 pub use score::RELIABILITY;
@@ -93,13 +98,15 @@ pub struct Tracker {
     workplaces: Workplaces,
     camera: Camera,
     movers: Movers,
+    outlines: Outlines,
+    colours: FrameColours,
+    /// Frames in which a target was searched for.
+    searched: u64,
     doubles: Doubles,
     /// The targets' boxes in the frame before.
     boxes: Vec<[f64; 4]>,
     /// The forecasts of the followed targets, by their numbers.
     forecasts: Vec<(u32, Window)>,
-    /// The places at which lost targets are searched in this frame, one target after the other.
-    glances: Vec<Glance>,
 }
 
 /// A box that is not followed yet: its moment has not come, or there is nothing in it that could be learnt.
@@ -174,15 +181,16 @@ impl Tracker {
             workplaces: Workplaces::new(1),
             camera: Camera::new(),
             movers: Movers::new(),
+            outlines: Outlines::new(),
+            colours: FrameColours::new(),
+            searched: 0,
             doubles: Doubles::default(),
             boxes: Vec::new(),
             forecasts: Vec::new(),
-            glances: Vec::new(),
         }
     }
 
-    /// Uses so many threads where there are several targets or one is lost. Their number does not change the
-    /// results.
+    /// Uses so many threads where there are several targets. Their number does not change the results.
     pub fn with_threads(mut self, threads: usize) -> Self {
         self.workplaces = Workplaces::new(threads);
         self
@@ -471,40 +479,38 @@ impl Follow for Tracker {
         if is_idle && self.targets.is_empty() && begun.is_empty() {
             return;
         }
-        let Self { targets, births, workplaces, camera, movers, doubles, boxes, forecasts, glances, .. } =
-            self;
+        let Self { targets, births, workplaces, camera, doubles, boxes, forecasts, .. } = self;
+        let Self { movers, outlines, colours, searched, .. } = self;
         boxes.clear();
         boxes.extend(targets.iter().map(Target::bounds));
         let is_searching = targets.iter().any(Target::is_searched_for);
-        workplaces.run(is_searching || targets.len() > 1, |workplaces| {
+        workplaces.run(targets.len() > 1, |workplaces| {
             let motion = camera.step(frame, boxes, &workplaces.threads);
-            if is_searching {
+            *searched += u64::from(is_searching);
+            let cues = if !is_searching {
+                None
+            } else if searched.is_multiple_of(2) {
                 movers.see(camera.pictures(), &workplaces.threads);
-            }
+                colours.see(frame);
+                Some(Cues::Colours { colours, movers })
+            } else {
+                let (picture, factor) = camera.picture();
+                outlines.see(picture, factor);
+                Some(Cues::Outlines(outlines))
+            };
             // Made before any of them moves, so that their order does not matter.
             forecasts.clear();
             let forecast = |target: &Target| Some((target.id(), target.forecast(seconds, motion)?));
             forecasts.extend(targets.iter().filter_map(forecast));
-            let scene = Scene { frame, seconds, camera: motion, movers };
+            let scene = Scene { frame, seconds, camera: motion, cues };
             let gather = |rivals: &mut Vec<Window>, target: &Target| {
                 rivals.clear();
                 let others = forecasts.iter().filter(|(id, _)| doubles.are_two(target.id(), *id));
                 rivals.extend(others.map(|(_, forecast)| *forecast));
             };
-            // A lost target takes long because many windows are looked at; none of these depends on another.
-            glances.clear();
-            for target in &*targets {
-                target.glances(frame, glances);
-            }
-            workplaces.each(glances, |glance, Workplace { eyes, rivals }| {
-                let target = targets.iter().find(|target| glance.is_of(target));
-                let target = target.expect("only targets of this frame are looked for");
-                gather(rivals, target);
-                target.glance(glance, &scene, rivals, &mut eyes.wide);
-            });
             workplaces.each(targets, |target, Workplace { eyes, rivals }| {
                 gather(rivals, target);
-                target.step(&scene, glances, rivals, eyes);
+                target.step(&scene, rivals, eyes);
             });
         });
         doubles.part(targets, frame);

@@ -1,8 +1,7 @@
 //! Objects that move against the ground: places at which a lost target may be.
 //!
-//! A large frame is searched over several frames, and a target that has turned responds less than other
-//! places do; but it keeps moving, and often nothing else does. So moving objects are looked at in every
-//! frame, and a target that is among them is found sooner.
+//! A target that has turned or changed responds less than other places do; but it keeps moving, and often
+//! nothing else does. So the place with the most motion is looked at in every second frame of a search.
 //!
 //! The frame before, carried by the camera's motion, is subtracted from this one. A pixel counts by how much
 //! it differs from all nine about its place there: edges that lie between pixels, and a motion that is a

@@ -4,9 +4,9 @@
 //! Then a narrow window gives place and size more finely. Three things must agree for a track to be sure: the
 //! response of the filter is what it usually is, the box looks like earlier looks, and no other place is as
 //! good; measured in how much these vary for this target (`usual.rs`). Where they do not, the track is
-//! uncertain and nothing is learnt; when that lasts, it is lost, and a few windows of the frame are searched
-//! in each frame, nearest first. A target found there must look like the lost one in several frames before it
-//! is believed.
+//! uncertain and nothing is learnt; when that lasts, it is lost, and the frame is searched (`search.rs`). A
+//! target found there must look like the lost one in several frames before it is believed. A box that goes
+//! out of the picture (`leaving.rs`) and is not clearly on its target is lost too.
 //!
 //! Motion against the ground (`ground.rs`) is a witness of its own. A target that used to move and sticks to
 //! the ground now is lost at once, and recent looks are forgotten, unless it looks like the first one. A
@@ -16,6 +16,8 @@
 //! the first look counts there.
 
 mod fit;
+mod leaving;
+mod proposals;
 mod search;
 
 use super::camera::Motion;
@@ -24,7 +26,7 @@ use super::eye::{Eye, Eyes, Sighting};
 use super::filter::{Filter, Learnt, Memory};
 use super::ground::Ground;
 use super::look::{Look, Looker, similarity};
-use super::movers::Movers;
+use super::outlines::Sketch;
 use super::sample::Window;
 use super::score;
 use super::turn;
@@ -33,7 +35,10 @@ use crate::frame::{Frame, Rect, visible};
 use crate::results::{Track, TrackState};
 
 use fit::Fit;
-pub(super) use search::Glance;
+use leaving::Leaving;
+pub(super) use proposals::Cues;
+use proposals::Proposals;
+use search::{Doubt, Windows};
 
 /// Side of the window over the root of the box's area: a target may move by its own size between frames, and
 /// the filter sees what lies around it. 3.2 loses fast targets (mean AUC 0.68), 4, 4.8 and 5.5 score alike
@@ -112,6 +117,9 @@ const WAITING: u32 = 8;
 
 /// A box has left the frame if less than this share of it lies inside.
 const VISIBLE: f64 = 0.3;
+/// A box that is leaving the frame with a score below that is not on its target. With 0.5 more absences are
+/// seen (0.93 instead of 0.90), but targets that change at the border are lost.
+const LEAVING_SCORE: f64 = 0.3;
 
 /// Frames from which was learnt, from one to the next time that this is kept, and how often. A target in
 /// doubt because of the ground goes back to what was kept first: some 30 to 45 frames.
@@ -143,19 +151,60 @@ pub(super) struct Scene<'a> {
     pub(super) seconds: f64,
     /// The camera's motion since then, if known.
     pub(super) camera: Option<Motion>,
-    /// The parts that move against the ground; only where a target is searched for.
-    pub(super) movers: &'a Movers,
+    /// What is searched by in this frame; only where a target is searched for.
+    pub(super) cues: Option<Cues<'a>>,
+}
+
+impl Scene<'_> {
+    /// The place with the most motion for a box of this size, if that is searched by in this frame.
+    fn moving(&self, size: (f64, f64), is_free: impl Fn((f64, f64)) -> bool) -> Option<(f64, f64)> {
+        match self.cues {
+            Some(Cues::Colours { movers, .. }) => movers.find(size, is_free),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum Mode {
     /// Followed; for so many frames without being sure.
     Following { doubtful: u32 },
-    /// The frame is searched. The window that comes next, and whether it is upright: a target that had turned
-    /// may come back either way.
-    Searching { next: usize, is_upright: bool },
-    /// Found again, to be confirmed for so many frames; else `lost` was its box, and the search continues.
-    Confirming { frames: u32, lost: Window, next: usize },
+    /// The frame is searched.
+    Searching,
+    /// Found elsewhere, and confirmed for so many frames so far. If it is not, it goes on where it was
+    /// `before`: lost, or followed.
+    Confirming { frames: u32, before: Window, followed: Option<Followed> },
+}
+
+/// How a target was followed when it seemed to be elsewhere.
+#[derive(Clone, Copy, PartialEq)]
+struct Followed {
+    doubtful: u32,
+    looks: Looks,
+    /// The score that the other place must have.
+    enough: f64,
+}
+
+/// How much a place looks like the target.
+#[derive(Clone, Copy, PartialEq)]
+struct Looks {
+    /// The likeness of the box to the known looks of the target, and to its first look.
+    likeness: f64,
+    first_likeness: f64,
+    /// The response at the second best place over that at the best one.
+    second_peak_ratio: f64,
+}
+
+impl Looks {
+    fn score(self) -> f64 {
+        score::of(self.first_likeness, self.second_peak_ratio)
+    }
+}
+
+/// An appearance that is remembered.
+struct View {
+    look: Look,
+    sketch: Sketch,
 }
 
 /// The state that was learnt of a target until some frame.
@@ -178,20 +227,18 @@ pub(super) struct Target {
     velocity: (f64, f64),
     mode: Mode,
     state: TrackState,
-    /// The likeness of the box to the known looks of the target, and to its first look.
-    likeness: f64,
-    first_likeness: f64,
+    looks: Looks,
     /// The probability that the box is on the target, if it is not lost.
     score: f64,
-    second_peak_ratio: f64,
     colours: Colours,
     wide: Filter,
     narrow: Filter,
     /// Oldest first.
     kept: Vec<Kept>,
     ground: Ground,
-    /// The first look, which is never forgotten, then others.
-    views: Vec<Look>,
+    /// The first look, which is never forgotten, then others; and the number ever taken.
+    views: Vec<View>,
+    views_taken: u32,
     recent: Look,
     usual_look: Usual,
     usual_second: Usual,
@@ -199,9 +246,13 @@ pub(super) struct Target {
     departure_of_late: f64,
     /// Frames from which was learnt.
     age: u32,
-    /// The windows of a search, nearest first, and the number of frames with one.
-    places: Vec<(f64, f64)>,
-    searched: u32,
+    /// The other size that was looked at last was the larger one, and by how much less the filter responded to
+    /// it.
+    other_size: (bool, Option<f64>),
+    leaving: Leaving,
+    doubt: Doubt,
+    proposals: Proposals,
+    windows: Windows,
 }
 
 impl Target {
@@ -216,7 +267,7 @@ impl Target {
         wide.describe(&colours, false);
         narrow.look(frame, square(at, NARROW), &colours);
         narrow.describe(&colours, false);
-        let look = looker.look(frame, at).clone();
+        let view = View { look: looker.look(frame, at).clone(), sketch: looker.sketch() };
         Self {
             id,
             at,
@@ -226,24 +277,26 @@ impl Target {
             velocity: (0.0, 0.0),
             mode: Mode::Following { doubtful: 0 },
             state: TrackState::Tracked,
-            likeness: 1.0,
-            first_likeness: 1.0,
+            looks: Looks { likeness: 1.0, first_likeness: 1.0, second_peak_ratio: 0.0 },
             score: 1.0,
-            second_peak_ratio: 0.0,
             colours,
             wide: wide.new_filter(w, h, WIDE_MEMORY),
             narrow: narrow.new_filter(w, h, NARROW_MEMORY),
             kept: Vec::new(),
             ground: Ground::default(),
-            recent: look.clone(),
-            views: vec![look],
+            recent: view.look.clone(),
+            views: vec![view],
+            views_taken: 1,
             usual_look: Usual::new(EXPECTED),
             usual_second: Usual::new(EXPECTED_SECOND),
             usual_response: EXPECTED,
             departure_of_late: 0.0,
             age: 0,
-            places: Vec::new(),
-            searched: 0,
+            other_size: (false, None),
+            leaving: Leaving::default(),
+            doubt: Doubt::default(),
+            proposals: Proposals::default(),
+            windows: Windows::default(),
         }
     }
 
@@ -256,12 +309,12 @@ impl Target {
         (self.at, self.confirmed) = (scale(self.at), scale(self.confirmed));
         self.first = (self.first.0 * x, self.first.1 * y);
         self.velocity = (self.velocity.0 * x, self.velocity.1 * y);
-        if let Mode::Confirming { lost, .. } = &mut self.mode {
-            *lost = scale(*lost);
+        if let Mode::Confirming { before, .. } = &mut self.mode {
+            *before = scale(*before);
         }
-        for place in &mut self.places {
-            *place = (place.0 * x, place.1 * y);
-        }
+        self.windows.rescale(x, y);
+        self.proposals.restart();
+        self.leaving = Leaving::default();
     }
 
     /// True if it is where its box is, as far as is known.
@@ -276,7 +329,7 @@ impl Target {
 
     /// The likeness of the box to its known looks.
     pub(super) fn likeness(&self) -> f64 {
-        self.likeness
+        self.looks.likeness
     }
 
     /// The distance from its usual likeness in the last frames.
@@ -297,9 +350,13 @@ impl Target {
         self.lose(frame);
     }
 
-    /// True if some windows of the next frame will be searched for it.
+    /// True if the next frame will be searched for it.
     pub(super) fn is_searched_for(&self) -> bool {
-        matches!(self.mode, Mode::Searching { .. })
+        match self.mode {
+            Mode::Following { .. } => self.doubt.is_doubted(),
+            Mode::Searching => true,
+            Mode::Confirming { .. } => false,
+        }
     }
 
     /// The object's box, as `[x, y, w, h]`.
@@ -327,23 +384,26 @@ impl Target {
         camera.map_or(place, |camera| camera.apply(place))
     }
 
-    /// Follows it into a frame; `rivals` are where the other targets should be by now. All `glances` of the
-    /// frame are done.
-    pub(super) fn step(&mut self, scene: &Scene, glances: &[Glance], rivals: &[Window], eyes: &mut Eyes) {
+    /// Follows it into a frame; `rivals` are where the other targets should be by now.
+    pub(super) fn step(&mut self, scene: &Scene, rivals: &[Window], eyes: &mut Eyes) {
         let &Scene { frame, seconds, camera, .. } = scene;
         match self.mode {
             Mode::Following { doubtful } => {
                 (self.at.x, self.at.y) = self.carried(camera);
+                let was_doubted = self.doubt.is_doubted();
                 self.follow(frame, seconds, doubtful, camera.is_some(), rivals, eyes);
+                self.doubt.step(self.looks.score());
+                if was_doubted && let Mode::Following { doubtful } = self.mode {
+                    self.look_elsewhere(scene, doubtful, rivals, eyes);
+                }
             }
-            Mode::Confirming { .. } => self.confirm(frame, rivals, eyes),
-            Mode::Searching { next, .. } => {
-                self.search(frame, next, glances, rivals, eyes);
-            }
+            Mode::Confirming { .. } => self.confirm(scene, rivals, eyes),
+            Mode::Searching => self.search(scene, rivals, eyes),
         }
-        self.score = score::of(self.first_likeness, self.second_peak_ratio);
+        self.score = self.looks.score();
         let is_sure = matches!(self.state, TrackState::Tracked | TrackState::Reacquired);
-        if is_sure && self.score >= score::LIKELY {
+        let is_confirmed = matches!(self.mode, Mode::Following { .. });
+        if is_confirmed && is_sure && self.score >= score::LIKELY {
             self.confirmed = self.at;
         }
     }
@@ -376,7 +436,8 @@ impl Target {
             });
             if is_taken { RIVAL } else { 1.0 }
         };
-        let sighting = self.look_for(frame, expected, worth, &mut eyes.wide);
+        let (sighting, second_peak_ratio) = self.look_for(frame, before, expected, worth, &mut eyes.wide);
+        self.looks.second_peak_ratio = second_peak_ratio;
         (self.at.x, self.at.y) = Self::inside(frame, expected.0 + sighting.x, expected.1 + sighting.y);
         let near = (self.at.x, self.at.y);
         self.sharpen(frame, worth, &mut eyes.narrow);
@@ -390,14 +451,15 @@ impl Target {
             return;
         }
         let is_usual = sighting.peak >= SUDDEN * self.usual_response;
-        let is_gone = self.likeness < STRANGE * self.usual_look.mean
-            || !is_usual && self.likeness < FAMILIAR * self.usual_look.mean;
+        let is_gone = self.looks.likeness < STRANGE * self.usual_look.mean
+            || !is_usual && self.looks.likeness < FAMILIAR * self.usual_look.mean;
         let enough = if doubtful == 0 { IN_DOUBT } else { TRUSTED_AGAIN };
         let is_doubtful = self.departure_of_late < enough;
-        let is_strange = is_gone || is_doubtful;
+        let is_going = self.leaving.step(self.at, frame.format.size) && self.looks.score() < LEAVING_SCORE;
+        let is_strange = is_gone || is_doubtful || is_going;
         // A target that turns or opens its wings looks like nothing before, as a covered one does; but it
         // keeps moving, and the filter knows it. Once it is lost, it has to be found.
-        let may_change = is_strange && is_usual && departure > CHANGED && doubtful <= PATIENCE;
+        let may_change = is_strange && !is_going && is_usual && departure > CHANGED && doubtful <= PATIENCE;
         let has_changed = may_change && self.ground.goes_on();
         if is_strange && !has_changed {
             self.velocity = (MOTION_DECAY * self.velocity.0, MOTION_DECAY * self.velocity.1);
@@ -415,7 +477,7 @@ impl Target {
             return;
         }
         if self.move_over_ground(before, seconds, is_ground_known, !has_changed) {
-            if self.first_likeness >= STILL_ITSELF {
+            if self.looks.first_likeness >= STILL_ITSELF {
                 // It rests. Its motion is learnt again from the start, or one odd look would lose it later.
                 self.ground = Ground::default();
             } else if doubtful == 0 {
@@ -433,8 +495,8 @@ impl Target {
         let moved = ((self.at.x - before.x) / seconds, (self.at.y - before.y) / seconds);
         self.velocity.0 += MOTION_RATE * (moved.0 - self.velocity.0);
         self.velocity.1 += MOTION_RATE * (moved.1 - self.velocity.1);
-        self.usual_look.learn(self.likeness);
-        self.usual_second.learn(self.second_peak_ratio);
+        self.usual_look.learn(self.looks.likeness);
+        self.usual_second.learn(self.looks.second_peak_ratio);
         self.usual_response += RESPONSE_RATE * (sighting.peak - self.usual_response);
         self.learn((known, recent), expected, near, eyes);
     }
@@ -460,9 +522,16 @@ impl Target {
             narrow.respond(&self.narrow);
             narrow.peak()
         };
-        let (smaller, larger) = (look(1.0 / SIZE_STEP), look(SIZE_STEP));
+        // One other size in a frame, smaller and larger in turn; how the other one responded is known from the
+        // frame before.
+        let is_larger = !self.other_size.0;
+        let other = look(if is_larger { SIZE_STEP } else { 1.0 / SIZE_STEP });
         // The last one, since that is learnt from.
         let same = look(1.0);
+        let fall = same - other;
+        let last = same - self.other_size.1.unwrap_or(fall);
+        self.other_size = (is_larger, Some(fall));
+        let (smaller, larger) = if is_larger { (last, other) } else { (other, last) };
         let curvature = (2.0 * same - smaller - larger).max(0.0) + FLATNESS;
         let steps = (0.5 * (larger - smaller) / curvature).clamp(-1.0, 1.0);
         let at = self.at;
@@ -489,7 +558,8 @@ impl Target {
             if self.views.len() > VIEWS {
                 self.views.remove(1);
             }
-            self.views.push(look.clone());
+            self.views.push(View { look: look.clone(), sketch: looker.sketch() });
+            self.views_taken += 1;
         }
         for (recent, look) in self.recent.iter_mut().zip(look) {
             *recent += RECENT_RATE * (look - *recent);
@@ -519,7 +589,7 @@ impl Target {
             self.wide.go_back(wide);
             self.narrow.go_back(narrow);
             self.colours.clone_from(colours);
-            self.recent.clone_from(&self.views[0]);
+            self.recent.clone_from(&self.views[0].look);
         }
         self.kept.clear();
         self.ground = Ground::default();
@@ -531,26 +601,27 @@ impl Target {
     /// as fast as it comes, and responds well. But it looks less like what was there before, and more of its
     /// surroundings look like it.
     fn departure(&self) -> f64 {
-        let look = self.usual_look.departure(self.likeness);
-        let second = -self.usual_second.departure(self.second_peak_ratio);
+        let look = self.usual_look.departure(self.looks.likeness);
+        let second = -self.usual_second.departure(self.looks.second_peak_ratio);
         let (least, most) = DEPARTURES;
         0.5 * (look.clamp(least, most) + second.clamp(least, most))
     }
 
-    /// Returns the best place in a window about a place; `worth` weights the response at a place.
+    /// The best place of a box of this size and direction in a window about a place, and the second peak over
+    /// the first; `worth` weights the response at a place.
     fn look_for(
-        &mut self,
+        &self,
         frame: &Frame,
+        at: Window,
         (x, y): (f64, f64),
         worth: impl Fn((f64, f64)) -> f32,
         eye: &mut Eye,
-    ) -> Sighting {
-        let sighting = self.look_about(frame, Window { x, y, ..self.at }, worth, false, eye);
-        self.second_peak_ratio = eye.second_peak_ratio(self.at.w, self.at.h);
-        sighting
+    ) -> (Sighting, f64) {
+        let sighting = self.look_about(frame, Window { x, y, ..at }, worth, false, eye);
+        (sighting, eye.second_peak_ratio(at.w, at.h))
     }
 
-    /// As above, in a window about a box; nothing is remembered of it.
+    /// As above, in a window about a box.
     fn look_about(
         &self,
         frame: &Frame,
@@ -568,20 +639,20 @@ impl Target {
     /// Gives the box its direction. Returns how much it looks like what was seen at any time, and of late.
     fn turn(&mut self, frame: &Frame, looker: &mut Looker) -> (f64, f64) {
         let known = |look: &Look| self.compare(look).0;
-        let angle = turn::follow(looker, frame, self.at, &self.views[0], &self.recent, known);
+        let angle = turn::follow(looker, frame, self.at, &self.views[0].look, &self.recent, known);
         if angle != self.at.angle {
             self.at.angle = angle;
             looker.look(frame, self.at);
         }
         let (known, recent) = self.compare(looker.looked());
-        self.likeness = known.max(recent);
-        self.first_likeness = similarity(&self.views[0], looker.looked());
+        self.looks.likeness = known.max(recent);
+        self.looks.first_likeness = similarity(&self.views[0].look, looker.looked());
         (known, recent)
     }
 
     /// How much a look is like what was seen at any time, and of late.
     fn compare(&self, look: &Look) -> (f64, f64) {
-        let known = self.views.iter().map(|view| similarity(view, look)).fold(-1.0, f64::max);
+        let known = self.views.iter().map(|view| similarity(&view.look, look)).fold(-1.0, f64::max);
         (known, similarity(&self.recent, look))
     }
 
@@ -606,7 +677,7 @@ impl Target {
             w,
             h,
             score,
-            second_peak_ratio: self.second_peak_ratio,
+            second_peak_ratio: self.looks.second_peak_ratio,
         }
     }
 }

@@ -1,0 +1,542 @@
+//! Finds places in a picture that have the outlines of a known look, at any size and in any direction.
+//!
+//! After S. Hinterstoisser et al., "Gradient Response Maps for Real-Time Detection of Textureless Objects",
+//! 2012 (LINE-2D): of a look only the directions of its strongest edges are kept. For each of eight
+//! directions, a map says how well it is seen near each pixel of the picture. The score of a place is a sum of
+//! bytes, so hundreds of outlines can be tried. An edge has the same direction whichever side is brighter.
+//! All of it is in integers, so every machine finds the same places.
+//!
+//! On returning targets this ranks the right place among the first five in half of the frames; NCC of their
+//! pixels does so in a third (docs/lab/tracking.md).
+
+use super::camera::Small;
+use super::sample::Window;
+use crate::simd::Level;
+
+/// Directions of edges.
+const DIRECTIONS: usize = 8;
+
+/// The shortest gradient that is an edge, in grey levels over two pixels.
+const LEAST_GRADIENT: i16 = 8;
+
+/// Edges of an outline: with fewer than the first number nothing is recognised, with fewer than the second the
+/// score is reduced, and of more than the last the strongest ones are kept, so that a sum fits into a byte.
+const FEWEST: usize = 12;
+const MANY: usize = 40;
+const MOST: usize = 63;
+const _: () = assert!(MOST * (OWN as usize) < 256);
+
+/// The value of an edge that has the direction that is looked for, or one beside it, or the one after that.
+const OWN: u8 = 4;
+const NEXT: u8 = 3;
+const SECOND: u8 = 1;
+
+/// The shorter side of an outline, in pixels, and the largest share of the picture's side that its own sides
+/// may have.
+const LEAST_SIDE: usize = 5;
+const LARGEST: f64 = 0.9;
+
+/// The smallest picture in which anything is looked for.
+const LEAST_PICTURE: usize = 8;
+
+/// Columns of responses that are summed at a time.
+const LANES: usize = 64;
+
+/// Side of the picture of a look.
+pub(super) const SIDE: usize = 32;
+
+/// The pixels of a box, as a square of [`SIDE`] pixels; then the same at half and at a quarter of that.
+pub(super) struct Sketch(Vec<u8>);
+
+impl Sketch {
+    /// Of pixels row by row.
+    pub(super) fn new(pixels: impl Iterator<Item = u8>) -> Self {
+        let mut all: Vec<u8> = pixels.collect();
+        assert_eq!(all.len(), SIDE * SIDE, "pixels of a sketch");
+        let (mut from, mut side) = (0, SIDE);
+        while side > SIDE / 4 {
+            for (y, x) in (0..side).step_by(2).flat_map(|y| (0..side).step_by(2).map(move |x| (y, x))) {
+                let at = |x: usize, y: usize| u16::from(all[from + y * side + x]);
+                let sum = at(x, y) + at(x + 1, y) + at(x, y + 1) + at(x + 1, y + 1);
+                all.push(((sum + 2) / 4) as u8);
+            }
+            (from, side) = (from + side * side, side / 2);
+        }
+        Self(all)
+    }
+
+    /// The version that is shown by so many pixels on its shorter side, and its side.
+    fn level(&self, pixels: f64) -> (&[u8], usize) {
+        let (mut from, mut side) = (0, SIDE);
+        while side > SIDE / 4 && pixels < 0.75 * side as f64 {
+            (from, side) = (from + side * side, side / 2);
+        }
+        (&self.0[from..][..side * side], side)
+    }
+}
+
+/// An edge of an outline: its place from the top left, and its direction.
+#[derive(Clone, Copy)]
+struct Edge {
+    x: u16,
+    y: u16,
+    direction: u8,
+}
+
+/// The edges of a look at some size and in some direction.
+pub(super) struct Outline {
+    edges: Vec<Edge>,
+    width: usize,
+    height: usize,
+}
+
+/// A place that was found.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    /// Comparable among places that were found in the same way.
+    pub(super) score: f64,
+    /// Its middle, in pixels of the frame.
+    pub(super) x: f64,
+    pub(super) y: f64,
+}
+
+/// The edges of a picture; keeps its memory.
+pub(super) struct Outlines {
+    level: Level,
+    width: usize,
+    height: usize,
+    /// Pixels of the frame to one of the picture; 0 if nothing is known of this frame.
+    factor: f64,
+    /// The direction of the edge at each pixel, as a bit.
+    bits: Vec<u8>,
+    /// For each direction, how well it is seen near each pixel: first those of even rows and even columns,
+    /// then of even rows and odd columns, and so on. Each of these has `rows` rows of `stride` bytes.
+    responses: Vec<u8>,
+    rows: usize,
+    stride: usize,
+}
+
+impl Outlines {
+    pub(super) fn new() -> Self {
+        Self {
+            level: Level::best(),
+            width: 0,
+            height: 0,
+            factor: 0.0,
+            bits: Vec::new(),
+            responses: Vec::new(),
+            rows: 0,
+            stride: 0,
+        }
+    }
+
+    /// Takes in a picture, and pixels of the frame to one of its own.
+    pub(super) fn see(&mut self, picture: &Small, factor: usize) {
+        let (width, height) = (picture.width, picture.height);
+        if width < LEAST_PICTURE || height < LEAST_PICTURE {
+            self.factor = 0.0;
+            return;
+        }
+        (self.width, self.height, self.factor) = (width, height, factor as f64);
+        self.rows = height.div_ceil(2);
+        self.stride = width.div_ceil(2).next_multiple_of(LANES) + LANES;
+        let plane = self.plane();
+        let Self { level, bits, responses, stride, .. } = self;
+        let stride = *stride;
+        bits.clear();
+        bits.resize(width * height, 0);
+        responses.clear();
+        responses.resize(DIRECTIONS * 4 * plane + LANES, 0);
+        level.run(
+            #[inline(always)]
+            || {
+                for y in 1..height - 1 {
+                    let (above, row, below) = (picture.row(y - 1), picture.row(y), picture.row(y + 1));
+                    let pixels = row.iter().zip(&row[2..]).zip(above[1..].iter().zip(&below[1..]));
+                    let bits = &mut bits[y * width + 1..][..width - 2];
+                    for (bit, ((&left, &right), (&above, &below))) in bits.iter_mut().zip(pixels) {
+                        *bit = edge(i16::from(right) - i16::from(left), i16::from(below) - i16::from(above));
+                    }
+                }
+                // The directions that are seen in the three by three pixels about each.
+                let (mut columns, mut near) = (vec![0; width], vec![0; width]);
+                let mut halves = [vec![0; stride], vec![0; stride]];
+                for y in 1..height - 1 {
+                    let mut rows = bits[(y - 1) * width..][..3 * width].chunks_exact(width);
+                    let mut next = || rows.next().expect("three rows");
+                    let rows = next().iter().zip(next()).zip(next());
+                    for (column, ((&above, &row), &below)) in columns.iter_mut().zip(rows) {
+                        *column = above | row | below;
+                    }
+                    let sides = columns.iter().zip(&columns[1..]).zip(&columns[2..]);
+                    for (near, ((&left, &middle), &right)) in near[1..].iter_mut().zip(sides) {
+                        *near = left | middle | right;
+                    }
+                    let [even, odd] = &mut halves;
+                    let pairs = near.as_chunks::<2>().0;
+                    for ((even, odd), &pair) in even.iter_mut().zip(odd).zip(pairs) {
+                        [*even, *odd] = pair;
+                    }
+                    for (direction, index) in (0..DIRECTIONS).flat_map(|d| [(d, 0), (d, 1)]) {
+                        let start = (4 * direction + y % 2 * 2 + index) * plane + y / 2 * stride;
+                        respond(direction, &halves[index], &mut responses[start..][..stride]);
+                    }
+                }
+            },
+        );
+    }
+
+    fn plane(&self) -> usize {
+        self.rows * self.stride
+    }
+
+    /// The outline of a look in a box of this size and direction, wherever it lies; none if the picture would
+    /// show too little of it.
+    pub(super) fn outline(&self, sketch: &Sketch, at: Window) -> Option<Outline> {
+        if self.factor == 0.0 {
+            return None;
+        }
+        let [_, _, w, h] = at.bounds().map(|length| length / self.factor);
+        let (width, height) = (libm::round(w) as usize, libm::round(h) as usize);
+        let is_too_large = |length: usize, picture: usize| length as f64 > LARGEST * picture as f64;
+        if width.min(height) < LEAST_SIDE
+            || is_too_large(width, self.width)
+            || is_too_large(height, self.height)
+        {
+            return None;
+        }
+        let (own_w, own_h) = (at.w / self.factor, at.h / self.factor);
+        if own_w.min(own_h) < 1.0 {
+            return None;
+        }
+        let (picture, side) = sketch.level(own_w.min(own_h));
+        let (sin, cos) = (libm::sin(at.angle), libm::cos(at.angle));
+        // Places of the sketch in 1/65536 of its pixels: from one pixel of the outline to its right
+        // neighbour, to the one below, and of the first one.
+        let fixed = |length: f64| libm::round(length * side as f64 * 65536.0) as i32;
+        let right = (fixed(cos / own_w), fixed(-sin / own_h));
+        let below = (fixed(sin / own_w), fixed(cos / own_h));
+        let (x, y) = (0.5 - width as f64 / 2.0, 0.5 - height as f64 / 2.0);
+        let first = (fixed((cos * x + sin * y) / own_w), fixed((cos * y - sin * x) / own_h));
+        // From the middle of the sketch.
+        let place = |x: usize, y: usize| {
+            let (x, y) = (x as i32, y as i32);
+            (first.0 + x * right.0 + y * below.0, first.1 + x * right.1 + y * below.1)
+        };
+        let half = (side as i32) << 15;
+        let limit = ((side as i32 - 1) << 16) - 1;
+        let pixels: Vec<i32> = (0..width * height)
+            .map(|index| {
+                let (u, v) = place(index % width, index / width);
+                let inside = |place: i32| (place + half - 32768).clamp(0, limit);
+                let (u, v) = (inside(u), inside(v));
+                let at = (v >> 16) as usize * side + (u >> 16) as usize;
+                let (u, v) = (u >> 8 & 255, v >> 8 & 255);
+                let pixel = |at: usize| i32::from(picture[at]);
+                let across = |at: usize| (256 - u) * pixel(at) + u * pixel(at + 1);
+                ((256 - v) * across(at) + v * across(at + side) + (1 << 15)) >> 16
+            })
+            .collect();
+        // The strongest edges in the ellipse; its corners are seldom the target's.
+        let mut found = Vec::new();
+        let mut counts = [0_usize; 512];
+        for (y, x) in (1..height - 1).flat_map(|y| (1..width - 1).map(move |x| (y, x))) {
+            let (u, v) = place(x, y);
+            let squared = |length: i32| i64::from(length) * i64::from(length);
+            if squared(u) + squared(v) > squared(half) {
+                continue;
+            }
+            let at = |x: usize, y: usize| pixels[y * width + x];
+            let (across, down) = (at(x + 1, y) - at(x - 1, y), at(x, y + 1) - at(x, y - 1));
+            let bit = edge(across as i16, down as i16);
+            if bit != 0 {
+                let strength = ((across * across + down * down) >> 8).min(511) as usize;
+                counts[strength] += 1;
+                let direction = bit.trailing_zeros() as u8;
+                found.push((strength, Edge { x: x as u16, y: y as u16, direction }));
+            }
+        }
+        if found.len() < FEWEST {
+            return None;
+        }
+        let (mut least, mut stronger) = (511, 0);
+        while least > 0 && stronger + counts[least] < MOST {
+            stronger += counts[least];
+            least -= 1;
+        }
+        // Of those that are as strong as the last of them, the first ones.
+        let mut equal = MOST - stronger;
+        found.retain(|&(strength, _)| {
+            let is_equal = strength == least && equal > 0;
+            equal -= usize::from(is_equal);
+            is_equal || strength > least
+        });
+        Some(Outline { edges: found.into_iter().map(|(_, edge)| edge).collect(), width, height })
+    }
+
+    /// Adds the best places of an outline, up to so many, no two of which are within a quarter of its sides.
+    pub(super) fn find(&self, outline: &Outline, count: usize, places: &mut Vec<Place>) {
+        let &Outline { ref edges, width, height } = outline;
+        // Every second place, across and down: a response counts in three by three pixels.
+        let (columns, rows) = ((self.width - width) / 2 + 1, (self.height - height) / 2 + 1);
+        let plane = self.plane();
+        let starts: Vec<usize> = edges
+            .iter()
+            .map(|edge| {
+                let (x, y) = (usize::from(edge.x), usize::from(edge.y));
+                (4 * usize::from(edge.direction) + y % 2 * 2 + x % 2) * plane + y / 2 * self.stride + x / 2
+            })
+            .collect();
+        let band = (height / 4).clamp(2, 255);
+        // The best of each band of rows, for each column: its score, row and column.
+        let mut best: Vec<(u8, usize, usize)> = Vec::new();
+        self.level.run(
+            #[inline(always)]
+            || {
+                let mut tops = vec![([0_u8; LANES], [0_u8; LANES]); columns.div_ceil(LANES)];
+                for y in 0..rows {
+                    for (chunk, (top, at)) in tops.iter_mut().enumerate() {
+                        let start = y * self.stride + chunk * LANES;
+                        let mut sums = [0_u8; LANES];
+                        for from in &starts {
+                            let responses = self.responses[from + start..].first_chunk::<LANES>();
+                            let responses = responses.expect("rows are padded");
+                            for lane in 0..LANES {
+                                sums[lane] += responses[lane];
+                            }
+                        }
+                        let row = (y % band) as u8;
+                        for lane in 0..LANES {
+                            let is_more = sums[lane] > top[lane];
+                            top[lane] = if is_more { sums[lane] } else { top[lane] };
+                            at[lane] = if is_more { row } else { at[lane] };
+                        }
+                    }
+                    if y % band == band - 1 || y + 1 == rows {
+                        for (chunk, (top, at)) in tops.iter_mut().enumerate() {
+                            let lanes = (columns - chunk * LANES).min(LANES);
+                            let of_lane = |lane: usize| {
+                                (top[lane], y - y % band + usize::from(at[lane]), chunk * LANES + lane)
+                            };
+                            best.extend((0..lanes).filter(|&lane| top[lane] > 0).map(of_lane));
+                            (*top, *at) = ([0; LANES], [0; LANES]);
+                        }
+                    }
+                }
+            },
+        );
+        let share =
+            (edges.len() as f64 / MANY as f64).min(1.0).sqrt() / (f64::from(OWN) * edges.len() as f64);
+        let middle = |place: usize, length: usize| (2 * place) as f64 + length as f64 / 2.0;
+        let found = take_best(best, count, (width / 4, height / 4));
+        places.extend(found.map(|(score, y, x)| Place {
+            score: f64::from(score) * share,
+            x: middle(x, width) * self.factor,
+            y: middle(y, height) * self.factor,
+        }));
+    }
+}
+
+/// The best of places with a score, a row and a column, up to so many; none within a distance, across and
+/// down, of a better one. Of equal ones the first.
+pub(super) fn take_best<T: Copy + PartialOrd>(
+    places: Vec<(T, usize, usize)>,
+    count: usize,
+    (across, down): (usize, usize),
+) -> impl Iterator<Item = (T, usize, usize)> {
+    let mut taken: Vec<(usize, usize)> = Vec::new();
+    std::iter::from_fn(move || {
+        let is_free = |y: usize, x: usize| {
+            !taken.iter().any(|&(v, u)| y.abs_diff(v) <= down && x.abs_diff(u) <= across)
+        };
+        let mut best: Option<(T, usize, usize)> = None;
+        for &(score, y, x) in &places {
+            if best.is_none_or(|(most, ..)| score > most) && is_free(y, x) {
+                best = Some((score, y, x));
+            }
+        }
+        taken.extend(best.map(|(_, y, x)| (y, x)));
+        best
+    })
+    .take(count)
+}
+
+/// The direction of an edge from the differences across and down, as a bit: the first is that of a vertical
+/// edge; 0 if there is none.
+#[inline(always)]
+fn edge(across: i16, down: i16) -> u8 {
+    // The opposite direction is the same.
+    let (x, y) = if down < 0 { (-across, -down) } else { (across, down) };
+    let a = x.abs();
+    // The tangents of 11.25, 33.75, 56.25 and 78.75 degrees are about 1/5, 2/3, 3/2 and 5.
+    let bit = if 5 * y > a { 1 << 1 } else { 1 };
+    let bit = if 3 * y > 2 * a { 1 << 2 } else { bit };
+    let bit = if 2 * y > 3 * a { 1 << 3 } else { bit };
+    let bit = if y > 5 * a { 1 << 4 } else { bit };
+    let mirrored = match bit {
+        2 => 1 << 7,
+        4 => 1 << 6,
+        8 => 1 << 5,
+        other => other,
+    };
+    let bit = if x < 0 { mirrored } else { bit };
+    // About its length: the longer side and half of the shorter one.
+    let length = a.max(y) + a.min(y) / 2;
+    if length >= LEAST_GRADIENT { bit } else { 0 }
+}
+
+/// How well a direction is seen where these directions are.
+#[inline(always)]
+fn respond(direction: usize, seen: &[u8], responses: &mut [u8]) {
+    let bit = |direction: usize| 1_u8 << (direction % DIRECTIONS);
+    let beside = |by: usize| bit(direction + by) | bit(direction + DIRECTIONS - by);
+    let (own, next, second) = (bit(direction), beside(1), beside(2));
+    for (response, &seen) in responses.iter_mut().zip(seen) {
+        let value = if seen & second != 0 { SECOND } else { 0 };
+        let value = if seen & next != 0 { NEXT } else { value };
+        *response = if seen & own != 0 { OWN } else { value };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WIDTH: usize = 151;
+    const HEIGHT: usize = 89;
+
+    /// An L of bars, which looks the same in no other direction; at (x, y), from -1 to 1 in its box.
+    fn shape(x: f64, y: f64) -> bool {
+        (-0.7..-0.2).contains(&x) && y.abs() < 0.7 || (0.2..0.7).contains(&y) && x.abs() < 0.7
+    }
+
+    fn sketch() -> Sketch {
+        let place = |i: usize| (2.0 * i as f64 + 1.0) / SIDE as f64 - 1.0;
+        Sketch::new((0..SIDE * SIDE).map(|i| if shape(place(i % SIDE), place(i / SIDE)) { 200 } else { 60 }))
+    }
+
+    /// A picture with stripes on one side and the shape in a box.
+    fn picture(at: Window) -> Small {
+        let pixel = |i: usize| {
+            let (x, y) = (i % WIDTH, i / WIDTH);
+            let (u, v) = at.own((x as f64 + 0.5 - at.x, y as f64 + 0.5 - at.y));
+            let (u, v) = (2.0 * u / at.w, 2.0 * v / at.h);
+            match () {
+                () if u.abs() <= 1.0 && v.abs() <= 1.0 && shape(u, v) => 200,
+                () if x > 110 && y % 9 < 4 => 180,
+                () => 60,
+            }
+        };
+        Small::new(WIDTH, HEIGHT, (0..WIDTH * HEIGHT).map(pixel).collect())
+    }
+
+    fn seen(at: Window) -> Outlines {
+        let mut outlines = Outlines::new();
+        outlines.see(&picture(at), 4);
+        outlines
+    }
+
+    fn window(side: f64, degrees: f64) -> Window {
+        Window { x: 61.0, y: 44.0, w: side, h: side, angle: degrees.to_radians() }
+    }
+
+    /// In pixels of a frame that is four times as large.
+    fn in_frame(at: Window) -> Window {
+        Window { x: 4.0 * at.x, y: 4.0 * at.y, w: 4.0 * at.w, h: 4.0 * at.h, ..at }
+    }
+
+    #[test]
+    fn a_shape_is_found_where_it_is_at_its_size_and_in_its_direction() {
+        for (side, degrees) in [(24.0, 0.0), (24.0, 90.0), (36.0, -135.0), (18.0, 45.0)] {
+            let at = window(side, degrees);
+            let outlines = seen(at);
+            let mut best: Option<(Place, f64, f64)> = None;
+            for (other, turned) in [12.0, 18.0, 24.0, 36.0]
+                .into_iter()
+                .flat_map(|side| (-3..=4).map(move |eighth| (side, 45.0 * f64::from(eighth))))
+            {
+                let wanted = in_frame(Window { x: 0.0, y: 0.0, ..window(other, turned) });
+                let Some(outline) = outlines.outline(&sketch(), wanted) else { continue };
+                let mut places = Vec::new();
+                outlines.find(&outline, 1, &mut places);
+                if best.is_none_or(|(place, ..)| places[0].score > place.score) {
+                    best = Some((places[0], other, turned));
+                }
+            }
+            let (place, found, turned) = best.expect("something is found");
+            let off = (place.x - 4.0 * at.x).abs().max((place.y - 4.0 * at.y).abs());
+            assert!(
+                off <= 8.0 && found == side && turned == degrees,
+                "{side}, {degrees}: {place:?}, {found}, {turned}"
+            );
+        }
+    }
+
+    #[test]
+    fn maps_and_scores_are_those_of_the_definition_at_every_level() {
+        let at = window(24.0, 30.0);
+        let picture = picture(at);
+        for level in Level::available() {
+            let mut outlines = Outlines { level, responses: vec![99; 7], ..Outlines::new() };
+            outlines.see(&picture, 4);
+            let direction = |x: usize, y: usize| {
+                let is_inside = (1..WIDTH - 1).contains(&x) && (1..HEIGHT - 1).contains(&y);
+                if !is_inside {
+                    return 0;
+                }
+                let at = |x: usize, y: usize| i16::from(picture.row(y)[x]);
+                edge(at(x + 1, y) - at(x - 1, y), at(x, y + 1) - at(x, y - 1))
+            };
+            let response = |wanted: usize, x: usize, y: usize| {
+                if x == 0 || y == 0 || x + 1 >= WIDTH || y + 1 >= HEIGHT {
+                    return 0;
+                }
+                let about = (0..9).map(|i| direction(x + i % 3 - 1, y + i / 3 - 1));
+                let distance = |bit: u8| {
+                    let apart = (bit.trailing_zeros() as usize).abs_diff(wanted);
+                    apart.min(DIRECTIONS - apart)
+                };
+                about
+                    .filter(|&bit| bit != 0)
+                    .map(|bit| [OWN, NEXT, SECOND, 0, 0][distance(bit)])
+                    .max()
+                    .unwrap_or(0)
+            };
+            let outline = outlines.outline(&sketch(), in_frame(at)).expect("it has edges");
+            let mut places = Vec::new();
+            outlines.find(&outline, 1, &mut places);
+            let score = |x: usize, y: usize| -> u32 {
+                let of = |edge: &Edge| {
+                    response(usize::from(edge.direction), x + usize::from(edge.x), y + usize::from(edge.y))
+                };
+                outline.edges.iter().map(|edge| u32::from(of(edge))).sum()
+            };
+            let all = (0..=HEIGHT - outline.height).step_by(2);
+            let all = all.flat_map(|y| (0..=WIDTH - outline.width).step_by(2).map(move |x| (x, y)));
+            let most = all.map(|(x, y)| score(x, y)).max().expect("there are places");
+            let count = outline.edges.len() as f64;
+            let expected = f64::from(most) / (4.0 * count) * (count / MANY as f64).min(1.0).sqrt();
+            assert!((places[0].score - expected).abs() < 1e-12, "{} {expected} {level}", places[0].score);
+        }
+    }
+
+    #[test]
+    fn nothing_is_looked_for_in_a_picture_that_is_too_small_or_without_edges() {
+        let mut outlines = Outlines::new();
+        let flat = Sketch::new(std::iter::repeat_n(77, SIDE * SIDE));
+        assert!(outlines.outline(&sketch(), window(80.0, 0.0)).is_none(), "nothing was seen");
+        outlines.see(&picture(window(24.0, 0.0)), 4);
+        assert!(outlines.outline(&flat, window(80.0, 0.0)).is_none(), "no edges");
+        assert!(outlines.outline(&sketch(), window(4.0 * 100.0, 0.0)).is_none(), "as large as the picture");
+        assert!(outlines.outline(&sketch(), window(8.0, 0.0)).is_none(), "two pixels");
+        outlines.see(&Small::new(7, 90, vec![5; 7 * 90]), 4);
+        assert!(outlines.outline(&sketch(), window(80.0, 0.0)).is_none(), "a narrow picture");
+    }
+
+    #[test]
+    fn the_best_places_are_apart() {
+        let places = vec![(5, 10, 10), (9, 12, 11), (7, 12, 40), (9, 30, 10)];
+        let best: Vec<_> = take_best(places, 3, (4, 4)).collect();
+        assert_eq!(best, [(9, 12, 11), (9, 30, 10), (7, 12, 40)]);
+    }
+}
