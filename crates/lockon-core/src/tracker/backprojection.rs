@@ -5,7 +5,7 @@
 //! asphalt is found at once, however it is turned.
 
 use super::colour::{BINS, Colours};
-use super::outlines::{Place, take_best};
+use super::outlines::{Place, Scratch, take_best};
 use super::sample::{Patch, Sampler, Window};
 use crate::frame::Frame;
 use crate::simd::Level;
@@ -35,17 +35,19 @@ pub(super) struct FrameColours {
 
 /// The bin of each sample, and the share of each bin.
 struct Histogram {
+    /// Of nothing: it only says what a bin is.
+    colours: Colours,
     bins: Vec<u16>,
     shares: Vec<f32>,
 }
 
 impl Histogram {
-    fn new() -> Self {
-        Self { bins: Vec::new(), shares: vec![0.0; BINS] }
+    fn new(has_chroma: bool) -> Self {
+        Self { colours: Colours::new(has_chroma), bins: Vec::new(), shares: vec![0.0; BINS] }
     }
 
-    fn count(&mut self, patch: &Patch, has_chroma: bool) {
-        Colours::new(has_chroma).bins(patch, &mut self.bins);
+    fn count(&mut self, patch: &Patch) {
+        self.colours.bins(patch, &mut self.bins);
         let mut counts = [0_u32; BINS];
         for &bin in &self.bins {
             counts[usize::from(bin)] += 1;
@@ -61,8 +63,8 @@ impl FrameColours {
         Self {
             sampler: Sampler::new(),
             patch: Patch::new(2 * SIDE),
-            coloured: Histogram::new(),
-            grey: Histogram::new(),
+            coloured: Histogram::new(true),
+            grey: Histogram::new(false),
             size: (0.0, 0.0),
         }
     }
@@ -73,13 +75,13 @@ impl FrameColours {
         self.size = (w, h);
         let whole = Window { x: w / 2.0, y: h / 2.0, w, h, angle: 0.0 };
         self.sampler.window(frame, whole, true, &mut self.patch);
-        self.coloured.count(&self.patch, true);
-        self.grey.count(&self.patch, false);
+        self.coloured.count(&self.patch);
+        self.grey.count(&self.patch);
     }
 
     /// For each corner of samples, the sum of what all samples above and to the left of it say.
     pub(super) fn project(&self, colours: &Colours, sums: &mut Vec<f32>) {
-        let Histogram { bins, shares } = if colours.has_chroma { &self.coloured } else { &self.grey };
+        let Histogram { bins, shares, .. } = if colours.has_chroma { &self.coloured } else { &self.grey };
         let mut of_bins = [0.0; BINS];
         let both = colours.target().iter().zip(shares);
         for (said, (target, frame)) in of_bins.iter_mut().zip(both) {
@@ -99,7 +101,14 @@ impl FrameColours {
 
     /// Adds the best places for boxes of `w` x `h` pixels, up to so many, no two of which are within half of
     /// it.
-    pub(super) fn find(&self, sums: &[f32], (w, h): (f64, f64), count: usize, places: &mut Vec<Place>) {
+    pub(super) fn find(
+        &self,
+        sums: &[f32],
+        (w, h): (f64, f64),
+        count: usize,
+        Scratch { best, .. }: &mut Scratch,
+        places: &mut Vec<Place>,
+    ) {
         let (x_unit, y_unit) = (self.size.0 / SIDE as f64, self.size.1 / SIDE as f64);
         let side = |length: f64| (libm::round(length) as usize).max(1);
         let (width, height) = (side(w / x_unit), side(h / y_unit));
@@ -109,7 +118,7 @@ impl FrameColours {
         let (columns, rows) = (CORNERS - width, CORNERS - height);
         let (across, down) = ((width / 2).max(1), (height / 2).max(1));
         // The best of each block that is half as wide and high as the box.
-        let mut best: Vec<(f32, usize, usize)> = Vec::new();
+        best.clear();
         Level::best().run(
             #[inline(always)]
             || {
@@ -207,7 +216,7 @@ mod tests {
             seen.see(&frame(rect, (110, 190)));
             let (mut sums, mut places) = (vec![7.0; 3], Vec::new());
             seen.project(&colours, &mut sums);
-            seen.find(&sums, (w as f64, h as f64), 2, &mut places);
+            seen.find(&sums, (w as f64, h as f64), 2, &mut Scratch::default(), &mut places);
             let Place { x, y, .. } = places[0];
             let (right, down) = (230.0 + w as f64 / 2.0, 110.0 + h as f64 / 2.0);
             assert!((x - right).abs() < 6.0 && (y - down).abs() < 6.0, "{w} x {h}: {x}, {y}");
@@ -217,9 +226,9 @@ mod tests {
         seen.see(&frame(Rect { x: 0, y: 0, w: 1, h: 1 }, (128, 128)));
         let (mut sums, mut places) = (Vec::new(), Vec::new());
         seen.project(&colours, &mut sums);
-        seen.find(&sums, (60.0, 40.0), 2, &mut places);
+        seen.find(&sums, (60.0, 40.0), 2, &mut Scratch::default(), &mut places);
         assert!(places.is_empty(), "nothing is red: {places:?}");
-        seen.find(&sums, (500.0, 40.0), 2, &mut places);
+        seen.find(&sums, (500.0, 40.0), 2, &mut Scratch::default(), &mut places);
         assert!(places.is_empty(), "a box wider than the frame");
     }
 }

@@ -29,9 +29,9 @@ const BLOCK: usize = 16;
 const COLUMNS: usize = 10;
 const ROWS: usize = 7;
 
-/// How far a block may be from its place by the last motion: first in the picture at half of that size, then
-/// from the place found there. Most cameras move as they did: only where too few blocks agree on a motion near
-/// the last one, they are looked for as far away as they may be.
+/// How far a block may be from its place by the last motion: first in the picture at half of that size,
+/// then from the place found there. Most cameras move as they did: only where too few blocks agree on a
+/// motion near the last one, they are looked for as far away as they may be.
 const NEAR_LAST: i64 = 3;
 const COARSE: i64 = 7;
 const FINE: i64 = 2;

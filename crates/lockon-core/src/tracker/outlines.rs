@@ -1,10 +1,10 @@
 //! Finds places in a picture that have the outlines of a known look, at any size and in any direction.
 //!
-//! After S. Hinterstoisser et al., "Gradient Response Maps for Real-Time Detection of Textureless Objects",
-//! 2012 (LINE-2D): of a look only the directions of its strongest edges are kept. For each of eight
-//! directions, a map says how well it is seen near each pixel of the picture. The score of a place is a sum of
-//! bytes, so hundreds of outlines can be tried. An edge has the same direction whichever side is brighter.
-//! All of it is in integers, so every machine finds the same places.
+//! After S. Hinterstoisser et al., "Gradient Response Maps for Real-Time Detection of Textureless
+//! Objects", 2012 (LINE-2D): of a look only the directions of its strongest edges are kept. For each of
+//! eight directions, a map says how well it is seen near each pixel of the picture. The score of a place
+//! is a sum of bytes, so hundreds of outlines can be tried. An edge has the same direction whichever side
+//! is brighter. All of it is in integers, so every machine finds the same places.
 //!
 //! On returning targets this ranks the right place among the first five in half of the frames; NCC of their
 //! pixels does so in a third (docs/lab/tracking.md).
@@ -19,8 +19,9 @@ const DIRECTIONS: usize = 8;
 /// The shortest gradient that is an edge, in grey levels over two pixels.
 const LEAST_GRADIENT: i16 = 8;
 
-/// Edges of an outline: with fewer than the first number nothing is recognised, with fewer than the second the
-/// score is reduced, and of more than the last the strongest ones are kept, so that a sum fits into a byte.
+/// Edges of an outline: with fewer than the first number nothing is recognised, with fewer than the
+/// second the score is reduced, and of more than the last the strongest ones are kept, so that a sum fits
+/// into a byte.
 const FEWEST: usize = 12;
 const MANY: usize = 40;
 const MOST: usize = 63;
@@ -114,6 +115,11 @@ pub(super) struct Outlines {
     responses: Vec<u8>,
     rows: usize,
     stride: usize,
+    /// The directions seen in three pixels of each column, near each pixel of a row, and of these the
+    /// even and the odd ones.
+    columns: Vec<u8>,
+    near: Vec<u8>,
+    halves: [Vec<u8>; 2],
 }
 
 impl Outlines {
@@ -127,6 +133,9 @@ impl Outlines {
             responses: Vec::new(),
             rows: 0,
             stride: 0,
+            columns: Vec::new(),
+            near: Vec::new(),
+            halves: [Vec::new(), Vec::new()],
         }
     }
 
@@ -141,8 +150,16 @@ impl Outlines {
         self.rows = height.div_ceil(2);
         self.stride = width.div_ceil(2).next_multiple_of(LANES) + LANES;
         let plane = self.plane();
-        let Self { level, bits, responses, stride, .. } = self;
+        let Self { level, bits, responses, stride, columns, near, halves, .. } = self;
         let stride = *stride;
+        for line in [&mut *columns, &mut *near] {
+            line.clear();
+            line.resize(width, 0);
+        }
+        for half in &mut *halves {
+            half.clear();
+            half.resize(stride, 0);
+        }
         bits.clear();
         bits.resize(width * height, 0);
         responses.clear();
@@ -159,8 +176,6 @@ impl Outlines {
                     }
                 }
                 // The directions that are seen in the three by three pixels about each.
-                let (mut columns, mut near) = (vec![0; width], vec![0; width]);
-                let mut halves = [vec![0; stride], vec![0; stride]];
                 for y in 1..height - 1 {
                     let mut rows = bits[(y - 1) * width..][..3 * width].chunks_exact(width);
                     let mut next = || rows.next().expect("three rows");
@@ -172,7 +187,7 @@ impl Outlines {
                     for (near, ((&left, &middle), &right)) in near[1..].iter_mut().zip(sides) {
                         *near = left | middle | right;
                     }
-                    let [even, odd] = &mut halves;
+                    let [even, odd] = &mut *halves;
                     let pairs = near.as_chunks::<2>().0;
                     for ((even, odd), &pair) in even.iter_mut().zip(odd).zip(pairs) {
                         [*even, *odd] = pair;
@@ -275,30 +290,35 @@ impl Outlines {
     }
 
     /// Adds the best places of an outline, up to so many, no two of which are within a quarter of its sides.
-    pub(super) fn find(&self, outline: &Outline, count: usize, places: &mut Vec<Place>) {
+    pub(super) fn find(
+        &self,
+        outline: &Outline,
+        count: usize,
+        Scratch { starts, tops, best }: &mut Scratch,
+        places: &mut Vec<Place>,
+    ) {
         let &Outline { ref edges, width, height } = outline;
         // Every second place, across and down: a response counts in three by three pixels.
         let (columns, rows) = ((self.width - width) / 2 + 1, (self.height - height) / 2 + 1);
         let plane = self.plane();
-        let starts: Vec<usize> = edges
-            .iter()
-            .map(|edge| {
-                let (x, y) = (usize::from(edge.x), usize::from(edge.y));
-                (4 * usize::from(edge.direction) + y % 2 * 2 + x % 2) * plane + y / 2 * self.stride + x / 2
-            })
-            .collect();
+        starts.clear();
+        starts.extend(edges.iter().map(|edge| {
+            let (x, y) = (usize::from(edge.x), usize::from(edge.y));
+            (4 * usize::from(edge.direction) + y % 2 * 2 + x % 2) * plane + y / 2 * self.stride + x / 2
+        }));
+        tops.clear();
+        tops.resize(columns.div_ceil(LANES), ([0; LANES], [0; LANES]));
+        best.clear();
         let band = (height / 4).clamp(2, 255);
-        // The best of each band of rows, for each column: its score, row and column.
-        let mut best: Vec<(u8, usize, usize)> = Vec::new();
+        // The best of each band of rows, for each column.
         self.level.run(
             #[inline(always)]
             || {
-                let mut tops = vec![([0_u8; LANES], [0_u8; LANES]); columns.div_ceil(LANES)];
                 for y in 0..rows {
                     for (chunk, (top, at)) in tops.iter_mut().enumerate() {
                         let start = y * self.stride + chunk * LANES;
                         let mut sums = [0_u8; LANES];
-                        for from in &starts {
+                        for from in &*starts {
                             let responses = self.responses[from + start..].first_chunk::<LANES>();
                             let responses = responses.expect("rows are padded");
                             for lane in 0..LANES {
@@ -316,7 +336,11 @@ impl Outlines {
                         for (chunk, (top, at)) in tops.iter_mut().enumerate() {
                             let lanes = (columns - chunk * LANES).min(LANES);
                             let of_lane = |lane: usize| {
-                                (top[lane], y - y % band + usize::from(at[lane]), chunk * LANES + lane)
+                                (
+                                    f32::from(top[lane]),
+                                    y - y % band + usize::from(at[lane]),
+                                    chunk * LANES + lane,
+                                )
                             };
                             best.extend((0..lanes).filter(|&lane| top[lane] > 0).map(of_lane));
                             (*top, *at) = ([0; LANES], [0; LANES]);
@@ -337,28 +361,46 @@ impl Outlines {
     }
 }
 
+/// Memory to find places with.
+#[derive(Default)]
+pub(super) struct Scratch {
+    /// Where the responses of each edge begin.
+    starts: Vec<usize>,
+    /// For each column, the best score of a band of rows, and its row in that.
+    tops: Vec<([u8; LANES], [u8; LANES])>,
+    /// Places: their score, row and column.
+    pub(super) best: Vec<(f32, usize, usize)>,
+}
+
+/// The most places that [`take_best`] gives.
+const MOST_TAKEN: usize = 4;
+
 /// The best of places with a score, a row and a column, up to so many; none within a distance, across and
 /// down, of a better one. Of equal ones the first.
-pub(super) fn take_best<T: Copy + PartialOrd>(
-    places: Vec<(T, usize, usize)>,
+pub(super) fn take_best(
+    places: &[(f32, usize, usize)],
     count: usize,
     (across, down): (usize, usize),
-) -> impl Iterator<Item = (T, usize, usize)> {
-    let mut taken: Vec<(usize, usize)> = Vec::new();
+) -> impl Iterator<Item = (f32, usize, usize)> {
+    let (mut taken, mut given) = ([(0, 0); MOST_TAKEN], 0);
     std::iter::from_fn(move || {
-        let is_free = |y: usize, x: usize| {
-            !taken.iter().any(|&(v, u)| y.abs_diff(v) <= down && x.abs_diff(u) <= across)
+        let is_near = |y: usize, x: usize| {
+            taken[..given]
+                .iter()
+                .any(|&(v, u): &(usize, usize)| y.abs_diff(v) <= down && x.abs_diff(u) <= across)
         };
-        let mut best: Option<(T, usize, usize)> = None;
-        for &(score, y, x) in &places {
-            if best.is_none_or(|(most, ..)| score > most) && is_free(y, x) {
+        let mut best: Option<(f32, usize, usize)> = None;
+        for &(score, y, x) in places {
+            if best.is_none_or(|(most, ..)| score > most) && !is_near(y, x) {
                 best = Some((score, y, x));
             }
         }
-        taken.extend(best.map(|(_, y, x)| (y, x)));
+        let (_, y, x) = best?;
+        taken[given] = (y, x);
+        given += 1;
         best
     })
-    .take(count)
+    .take(count.min(MOST_TAKEN))
 }
 
 /// The direction of an edge from the differences across and down, as a bit: the first is that of a vertical
@@ -458,7 +500,7 @@ mod tests {
                 let wanted = in_frame(Window { x: 0.0, y: 0.0, ..window(other, turned) });
                 let Some(outline) = outlines.outline(&sketch(), wanted) else { continue };
                 let mut places = Vec::new();
-                outlines.find(&outline, 1, &mut places);
+                outlines.find(&outline, 1, &mut Scratch::default(), &mut places);
                 if best.is_none_or(|(place, ..)| places[0].score > place.score) {
                     best = Some((places[0], other, turned));
                 }
@@ -504,7 +546,7 @@ mod tests {
             };
             let outline = outlines.outline(&sketch(), in_frame(at)).expect("it has edges");
             let mut places = Vec::new();
-            outlines.find(&outline, 1, &mut places);
+            outlines.find(&outline, 1, &mut Scratch::default(), &mut places);
             let score = |x: usize, y: usize| -> u32 {
                 let of = |edge: &Edge| {
                     response(usize::from(edge.direction), x + usize::from(edge.x), y + usize::from(edge.y))
@@ -535,8 +577,8 @@ mod tests {
 
     #[test]
     fn the_best_places_are_apart() {
-        let places = vec![(5, 10, 10), (9, 12, 11), (7, 12, 40), (9, 30, 10)];
-        let best: Vec<_> = take_best(places, 3, (4, 4)).collect();
-        assert_eq!(best, [(9, 12, 11), (9, 30, 10), (7, 12, 40)]);
+        let places = [(5.0, 10, 10), (9.0, 12, 11), (7.0, 12, 40), (9.0, 30, 10)];
+        let best: Vec<_> = take_best(&places, 3, (4, 4)).collect();
+        assert_eq!(best, [(9.0, 12, 11), (9.0, 30, 10), (7.0, 12, 40)]);
     }
 }

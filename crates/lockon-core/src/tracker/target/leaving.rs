@@ -1,8 +1,8 @@
 //! Whether a target is leaving the picture.
 //!
 //! A target that leaves does not come to a stop at the border, but its box does: the last place where the
-//! filter sees anything is the ground there, and it would learn that. So a box that goes out and is not clearly
-//! on its target is lost.
+//! filter sees anything is the ground there, and it would learn that. So a box that goes out and is not
+//! clearly on its target is lost.
 
 use crate::frame::{Size, visible};
 use crate::tracker::sample::Window;

@@ -246,8 +246,8 @@ pub(super) struct Target {
     departure_of_late: f64,
     /// Frames from which was learnt.
     age: u32,
-    /// The other size that was looked at last was the larger one, and by how much less the filter responded to
-    /// it.
+    /// The other size that was looked at last was the larger one, and by how much less the filter
+    /// responded to it.
     other_size: (bool, Option<f64>),
     leaving: Leaving,
     doubt: Doubt,
@@ -522,8 +522,8 @@ impl Target {
             narrow.respond(&self.narrow);
             narrow.peak()
         };
-        // One other size in a frame, smaller and larger in turn; how the other one responded is known from the
-        // frame before.
+        // One other size in a frame, smaller and larger in turn; how the other one responded is known
+        // from the frame before.
         let is_larger = !self.other_size.0;
         let other = look(if is_larger { SIZE_STEP } else { 1.0 / SIZE_STEP });
         // The last one, since that is learnt from.

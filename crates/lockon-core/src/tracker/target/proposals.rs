@@ -1,10 +1,12 @@
 //! Boxes of a frame that may show a target, at any size and in any direction, within a fixed time.
 //!
-//! Two ways to search take turns: in one frame by the outlines of known looks, in the next by the target's
-//! colours and by motion. On returning targets either of the two ranks the right place among its first five in
-//! about half of the frames, but not in the same ones (docs/lab/tracking.md). So few boxes are proposed each
-//! time, and those that were refused lately are passed over: less likely ones get their turn.
+//! Two ways to search take turns: in one frame by the outlines of known looks, in the next by the
+//! target's colours and by motion. On returning targets either of the two ranks the right place among its
+//! first five in about half of the frames, but not in the same ones (docs/lab/tracking.md). So few boxes
+//! are proposed each time, and those that were refused lately are passed over: less likely ones get their
+//! turn.
 
+use std::cmp::Ordering;
 use std::f64::consts::{FRAC_PI_2, TAU};
 
 use super::{LEAST_SIDE, View};
@@ -12,7 +14,7 @@ use crate::frame::iou;
 use crate::tracker::backprojection::FrameColours;
 use crate::tracker::colour::Colours;
 use crate::tracker::movers::Movers;
-use crate::tracker::outlines::{Outline, Outlines, Place};
+use crate::tracker::outlines::{Outline, Outlines, Place, Scratch};
 use crate::tracker::sample::Window;
 
 /// The ways to search the whole frame.
@@ -75,6 +77,9 @@ pub(super) struct Proposals {
     sums: Vec<f32>,
     places: Vec<Place>,
     all: Vec<(f64, Proposal)>,
+    scratch: Scratch,
+    /// The list that was made last.
+    made: Vec<Proposal>,
 }
 
 impl Proposals {
@@ -95,8 +100,13 @@ impl Proposals {
         self.refused.push(Refused { at, frames: REFUSED_FRAMES, of_direction: true, of_any: true });
     }
 
-    /// The proposals of a frame, for a target that had the box `from` at last and these views, `taken` in all,
-    /// where this place moves most; only what `is_possible`.
+    /// Gives a list back, so that its memory is used again.
+    pub(super) fn reuse(&mut self, list: Vec<Proposal>) {
+        self.made = list;
+    }
+
+    /// The proposals of a frame, for a target that had the box `from` at last and these views, `taken` in
+    /// all, where this place moves most; only what `is_possible`.
     pub(super) fn next(
         &mut self,
         cues: Cues,
@@ -109,7 +119,8 @@ impl Proposals {
             refused.frames -= 1;
             refused.frames > 0
         });
-        let mut proposals = Vec::new();
+        let mut proposals = std::mem::take(&mut self.made);
+        proposals.clear();
         match cues {
             Cues::Outlines(outlines) => {
                 self.by_outlines(outlines, from, (views, taken));
@@ -157,7 +168,7 @@ impl Proposals {
                     self.outlines.len() - 1
                 });
                 let Some(outline) = &self.outlines[known].1 else { continue };
-                outlines.find(outline, PLACES, &mut self.places);
+                outlines.find(outline, PLACES, &mut self.scratch, &mut self.places);
                 self.all.extend(self.places.drain(..).map(|Place { score, x, y }| {
                     (score, Proposal { at: Window { x, y, ..at }, is_any_direction: false })
                 }));
@@ -176,7 +187,7 @@ impl Proposals {
                 continue;
             }
             for (w, h, angle) in shapes {
-                frame.find(&self.sums, (w * size, h * size), PLACES, &mut self.places);
+                frame.find(&self.sums, (w * size, h * size), PLACES, &mut self.scratch, &mut self.places);
                 self.all.extend(self.places.drain(..).map(|Place { score, x, y }| {
                     (score, Proposal { at: Window { x, y, angle, ..at }, is_any_direction: true })
                 }));
@@ -187,7 +198,8 @@ impl Proposals {
     /// Moves the best of those that were added to `proposals`; forgets the others.
     fn choose(&mut self, count: usize, is_possible: impl Fn(Window) -> bool, proposals: &mut Vec<Proposal>) {
         let Self { all, refused, .. } = self;
-        all.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        let order = |(score, Proposal { at, .. }): &(f64, Proposal)| (-score, at.y, at.x, at.w, at.angle);
+        all.sort_unstable_by(|a, b| order(a).partial_cmp(&order(b)).unwrap_or(Ordering::Equal));
         let most = proposals.len() + count;
         for (_, proposal) in all.drain(..) {
             let Proposal { at, is_any_direction } = proposal;

@@ -339,17 +339,21 @@ impl Target {
         let Self { proposals, views, views_taken, colours, .. } = self;
         let proposed = proposals.next(scene.cues?, (from, mover), (views, *views_taken), colours, is_free);
         let unlike = UNLIKE * self.usual_likeness();
-        let mut seen = Vec::new();
-        for proposal in proposed {
+        let mut seen = [(f64::MIN, from); ALIGNED];
+        for &proposal in &proposed {
             let best = self.best_direction(frame, proposal, &mut eyes.looker);
             if best.0 < unlike {
                 self.proposals.skip(proposal);
             }
-            seen.push(best);
+            // In order, the best first; of equal ones the first.
+            if best.0 > seen[ALIGNED - 1].0 {
+                seen[ALIGNED - 1] = best;
+                seen.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+            }
         }
-        seen.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        self.proposals.reuse(proposed);
         let mut best: Option<(f64, Window)> = None;
-        for (likeness, at) in seen.into_iter().take(ALIGNED) {
+        for (likeness, at) in seen.into_iter().filter(|(likeness, _)| *likeness > f64::MIN) {
             let (likeness, at) = self.align(frame, (likeness, at), &mut eyes.looker);
             if is_free(at) && self.has_possible_size(at) && best.is_none_or(|(most, _)| likeness > most) {
                 best = Some((likeness, at));
