@@ -84,8 +84,7 @@ fn the_frame_path_allocates_nothing_after_its_first_frames() {
     let mut gone = vec![picture; 15];
     gone.resize(250, util::noise(4, size));
     // Each with the frames per allocation. Handing work to a thread pool allocates a block of queue entries
-    // now and then, and a frame with a lost target hands work over three times. No allocation may happen
-    // every frame.
+    // now and then, and a search draws each outline of a look once. No allocation may happen every frame.
     let cases = [(&there, util::Job::default().threads, 4), (&gone, 3, 2)];
     for (backend, (pictures, threads, least)) in
         util::backends().into_iter().flat_map(|b| cases.map(|case| (b, case)))

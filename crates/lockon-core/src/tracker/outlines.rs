@@ -146,24 +146,13 @@ impl Outlines {
             self.factor = 0.0;
             return;
         }
-        (self.width, self.height, self.factor) = (width, height, factor as f64);
-        self.rows = height.div_ceil(2);
-        self.stride = width.div_ceil(2).next_multiple_of(LANES) + LANES;
+        self.factor = factor as f64;
+        if (self.width, self.height) != (width, height) {
+            self.resize(width, height);
+        }
         let plane = self.plane();
         let Self { level, bits, responses, stride, columns, near, halves, .. } = self;
         let stride = *stride;
-        for line in [&mut *columns, &mut *near] {
-            line.clear();
-            line.resize(width, 0);
-        }
-        for half in &mut *halves {
-            half.clear();
-            half.resize(stride, 0);
-        }
-        bits.clear();
-        bits.resize(width * height, 0);
-        responses.clear();
-        responses.resize(DIRECTIONS * 4 * plane + LANES, 0);
         level.run(
             #[inline(always)]
             || {
@@ -199,6 +188,18 @@ impl Outlines {
                 }
             },
         );
+    }
+
+    /// Makes room for a picture. What lies at its border and beyond is 0 and stays so.
+    fn resize(&mut self, width: usize, height: usize) {
+        (self.width, self.height) = (width, height);
+        self.rows = height.div_ceil(2);
+        self.stride = width.div_ceil(2).next_multiple_of(LANES) + LANES;
+        self.bits = vec![0; width * height];
+        self.responses = vec![0; DIRECTIONS * 4 * self.plane() + LANES];
+        self.columns = vec![0; width];
+        self.near = vec![0; width];
+        self.halves = [vec![0; self.stride], vec![0; self.stride]];
     }
 
     fn plane(&self) -> usize {
@@ -520,6 +521,11 @@ mod tests {
         let picture = picture(at);
         for level in Level::available() {
             let mut outlines = Outlines { level, responses: vec![99; 7], ..Outlines::new() };
+            // Of the picture before nothing may be left.
+            outlines.see(
+                &Small::new(WIDTH, HEIGHT, (0..WIDTH * HEIGHT).map(|i| (i * i % 251) as u8).collect()),
+                4,
+            );
             outlines.see(&picture, 4);
             let direction = |x: usize, y: usize| {
                 let is_inside = (1..WIDTH - 1).contains(&x) && (1..HEIGHT - 1).contains(&y);

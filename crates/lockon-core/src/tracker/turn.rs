@@ -54,7 +54,10 @@ pub(super) fn follow(
     if here.max(known(further)) <= upright.unwrap_or(here) + CLEARLY {
         return 0.0;
     }
-    let angle = window.angle + GAIN * steps * STEP;
-    // In [-pi, pi].
+    normalised(window.angle + GAIN * steps * STEP)
+}
+
+/// The same angle in [-pi, pi].
+pub(super) fn normalised(angle: f64) -> f64 {
     angle - TAU * libm::round(angle / TAU)
 }

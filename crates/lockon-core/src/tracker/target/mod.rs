@@ -38,7 +38,7 @@ use fit::Fit;
 use leaving::Leaving;
 pub(super) use proposals::Cues;
 use proposals::Proposals;
-use search::{Doubt, Windows};
+use search::{Doubt, Windows, is_taken};
 
 /// Side of the window over the root of the box's area: a target may move by its own size between frames, and
 /// the filter sees what lies around it. 3.2 loses fast targets (mean AUC 0.68), 4, 4.8 and 5.5 score alike
@@ -156,12 +156,11 @@ pub(super) struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// The place with the most motion for a box of this size, if that is searched by in this frame.
-    fn moving(&self, size: (f64, f64), is_free: impl Fn((f64, f64)) -> bool) -> Option<(f64, f64)> {
-        match self.cues {
-            Some(Cues::Colours { movers, .. }) => movers.find(size, is_free),
-            _ => None,
-        }
+    /// The place with the most motion for such a box, if that is searched by in this frame; none where it
+    /// would show another target.
+    fn moving(&self, at: Window, rivals: &[Window]) -> Option<(f64, f64)> {
+        let Some(Cues::Colours { movers, .. }) = self.cues else { return None };
+        movers.find((at.w, at.h), |(x, y)| !is_taken(Window { x, y, ..at }, rivals))
     }
 }
 

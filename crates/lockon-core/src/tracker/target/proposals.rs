@@ -16,6 +16,7 @@ use crate::tracker::colour::Colours;
 use crate::tracker::movers::Movers;
 use crate::tracker::outlines::{Outline, Outlines, Place, Scratch};
 use crate::tracker::sample::Window;
+use crate::tracker::turn::normalised;
 
 /// The ways to search the whole frame.
 #[derive(Clone, Copy)]
@@ -221,9 +222,4 @@ impl Proposals {
 /// The angle of a direction.
 pub(super) fn angle_of(direction: usize) -> f64 {
     normalised(TAU * direction as f64 / DIRECTIONS as f64)
-}
-
-/// The same angle in [-pi, pi].
-pub(super) fn normalised(angle: f64) -> f64 {
-    angle - TAU * libm::round(angle / TAU)
 }

@@ -9,13 +9,14 @@
 //! that is clearly better than its own is confirmed in its stead.
 
 use super::leaving::Leaving;
-use super::proposals::{DIRECTIONS, Proposal, angle_of, normalised};
+use super::proposals::{DIRECTIONS, Proposal, angle_of};
 use super::{Followed, LEAST_SIDE, LEAST_SIZE, Looks, MOST_SIZE, Mode, SEARCH, Scene, Target, square};
 use crate::frame::{Frame, iou};
 use crate::results::TrackState;
 use crate::tracker::eye::Eyes;
 use crate::tracker::look::{Look, Looker, TOGETHER, similarity};
 use crate::tracker::sample::Window;
+use crate::tracker::turn::normalised;
 
 /// The distance of the filter's windows over their side. With the wide taper a target is seen up to 0.3 of
 /// the side from the middle.
@@ -179,7 +180,7 @@ impl Target {
     /// Looks for it in a frame. The result must be confirmed.
     pub(super) fn search(&mut self, scene: &Scene, rivals: &[Window], eyes: &mut Eyes) {
         let lost = self.at;
-        let mover = scene.moving((lost.w, lost.h), |(x, y)| !is_taken(Window { x, y, ..lost }, rivals));
+        let mover = scene.moving(lost, rivals);
         let by_filter = self.search_windows(scene.frame, mover, rivals, eyes);
         let by_looks = self.search_proposals(scene, (lost, mover), rivals, |_| true, eyes);
         let all = [Some(by_filter), by_looks].into_iter().flatten();
@@ -205,7 +206,7 @@ impl Target {
     ) {
         let here = self.at;
         let from = Window { x: here.x, y: here.y, ..self.confirmed };
-        let mover = scene.moving((from.w, from.h), |(x, y)| !is_taken(Window { x, y, ..from }, rivals));
+        let mover = scene.moving(from, rivals);
         let is_elsewhere = |at: Window| iou(at.bounds(), here.bounds()) <= ELSEWHERE;
         let Some(found) = self.search_proposals(scene, (from, mover), rivals, is_elsewhere, eyes) else {
             return;
@@ -233,7 +234,7 @@ impl Target {
         self.mode = Mode::Confirming { frames: frames + 1, before, followed };
         let place = Self::inside(frame, self.at.x, self.at.y);
         let at = self.at;
-        let worth = |(x, y)| if is_taken(Window { x, y, ..at }, rivals) { 0.0 } else { 1.0 };
+        let worth = worth_of(at, rivals);
         let (sighting, second_peak_ratio) = self.look_for(frame, at, place, worth, &mut eyes.wide);
         self.looks.second_peak_ratio = second_peak_ratio;
         (self.at.x, self.at.y) = Self::inside(frame, place.0 + sighting.x, place.1 + sighting.y);
@@ -298,11 +299,11 @@ impl Target {
         eyes: &mut Eyes,
     ) -> Found {
         let lost = self.at;
-        let worth = |(x, y)| if is_taken(Window { x, y, ..lost }, rivals) { 0.0 } else { 1.0 };
+        let worth = worth_of(lost, rivals);
         let here = Self::inside(frame, lost.x, lost.y);
         let mut best = (f64::MIN, here);
         for (x, y) in [Some(here), mover, self.windows.next()].into_iter().flatten() {
-            let sighting = self.look_about(frame, Window { x, y, ..lost }, worth, true, &mut eyes.wide);
+            let sighting = self.look_about(frame, Window { x, y, ..lost }, &worth, true, &mut eyes.wide);
             if sighting.peak > best.0 {
                 best = (sighting.peak, (x + sighting.x, y + sighting.y));
             }
@@ -362,7 +363,7 @@ impl Target {
         // The filter's opinion of it.
         let (likeness, at) = best?;
         let first_likeness = similarity(&self.views[0].look, eyes.looker.look(frame, at));
-        let worth = |(x, y)| if is_taken(Window { x, y, ..at }, rivals) { 0.0 } else { 1.0 };
+        let worth = worth_of(at, rivals);
         let (sighting, second_peak_ratio) = self.look_for(frame, at, (at.x, at.y), worth, &mut eyes.wide);
         let looks = Looks { likeness, first_likeness, second_peak_ratio };
         Some(self.found(at, from, sighting.peak, looks))
@@ -429,6 +430,11 @@ impl Target {
 /// True if the box would show another target. A box inside a larger one shows something else.
 pub(super) fn is_taken(at: Window, rivals: &[Window]) -> bool {
     rivals.iter().any(|rival| iou(rival.bounds(), at.bounds()) >= TAKEN)
+}
+
+/// The weight of the response at a place for such a box: none where it would show another target.
+fn worth_of(at: Window, rivals: &[Window]) -> impl Fn((f64, f64)) -> f32 {
+    move |(x, y)| if is_taken(Window { x, y, ..at }, rivals) { 0.0 } else { 1.0 }
 }
 
 #[cfg(test)]
