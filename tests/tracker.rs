@@ -356,6 +356,32 @@ fn a_target_that_comes_back_larger_and_turned_is_found() {
 }
 
 #[test]
+fn what_was_seen_beside_a_target_is_not_found_in_its_place() {
+    // A thing that is three fifths of it stands near; the target is gone for 60 frames.
+    let (target, other) = (target(), smooth(31, TARGET));
+    let mixed =
+        target.data().iter().zip(other.data()).map(|(&a, &b)| ((3 * u16::from(a) + u16::from(b)) / 4) as u8);
+    let alike = Plane::from_vec(mixed.collect(), TARGET);
+    let pose = |i: u32| match i {
+        0..40 => Some(at(100.0 + f64::from(i), 120.0)),
+        40..100 => None,
+        _ => Some(at(240.0, 60.0)),
+    };
+    let pictures: Vec<_> = video((0..160).map(pose))
+        .into_iter()
+        .map(|mut picture| {
+            draw(&mut picture, &alike, at(120.0, 165.0), 1.0);
+            picture
+        })
+        .collect();
+    let tracks = follow(&pictures, &[typed(at(100.0, 120.0))]);
+    let states: Vec<_> = tracks.iter().map(|t| t[0].state).collect();
+    assert!(states[50..100].iter().all(|s| *s == TrackState::Lost), "{states:?}");
+    let (iou, off) = errors(&tracks[159][0], at(240.0, 60.0));
+    assert!(iou >= 0.6, "overlap {iou:.3}, {off:.2} pixels off, {states:?}");
+}
+
+#[test]
 fn a_target_that_leaves_over_plain_ground_soon_after_it_began_is_lost() {
     // Ground with a little grain. The middle of the box is outside after 15 frames.
     let target = target();

@@ -3,6 +3,8 @@
 //! After L. Bertinetto et al., "Staple: Complementary Learners for Real-Time Tracking", 2016: shape and
 //! colour fail at different times. Where the picture has no chroma, the histograms are of luma.
 
+use std::ops::Range;
+
 use super::sample::Patch;
 use crate::simd::Level;
 
@@ -86,6 +88,27 @@ impl Colours {
         );
     }
 
+    /// How much the colours of a box of `width` x `height` samples, (`x`, `y`) from the middle of a square of
+    /// them, are like the target's: the Bhattacharyya coefficient of the histograms, in [0, 1].
+    pub(super) fn likeness(
+        &self,
+        bins: &[u16],
+        side: usize,
+        (x, y): (f64, f64),
+        (width, height): (f64, f64),
+    ) -> f64 {
+        let (columns, rows) = (within(side, x, INNER * width), within(side, y, INNER * height));
+        let mut counts = [0_u16; BINS];
+        for y in rows.clone() {
+            for &bin in &bins[y * side..][columns.clone()] {
+                counts[usize::from(bin)] += 1;
+            }
+        }
+        let samples = (columns.len() * rows.len()).max(1) as f32;
+        let shares = counts.iter().zip(&self.target).filter(|(count, _)| **count > 0);
+        shares.map(|(&count, share)| f64::from((f32::from(count) / samples * share).sqrt())).sum()
+    }
+
     /// Takes in the colours of a box of `width` x `height` samples, (`x`, `y`) from the middle of a square of
     /// them.
     pub(super) fn learn(
@@ -96,14 +119,8 @@ impl Colours {
         (width, height): (f64, f64),
         rate: f32,
     ) {
-        // Samples whose middle lies within a factor of the box.
-        let within = |off: f64, length: f64, factor: f64| {
-            let middle = side as f64 / 2.0 + off - 0.5;
-            let bound = |v: f64| libm::ceil(v).clamp(0.0, side as f64) as usize;
-            bound(middle - 0.5 * factor * length)..bound(middle + 0.5 * factor * length)
-        };
-        let areas =
-            [INNER, RING.0, RING.1].map(|factor| (within(x, width, factor), within(y, height, factor)));
+        let areas = [INNER, RING.0, RING.1]
+            .map(|factor| (within(side, x, factor * width), within(side, y, factor * height)));
         let area = |index: usize| (areas[index].0.len() * areas[index].1.len()) as f32;
         let (of_target, of_ring) = (rate / area(0), rate / (area(2) - area(1)));
         for share in self.target.iter_mut().chain(&mut self.around) {
@@ -148,6 +165,13 @@ impl Colours {
     }
 }
 
+/// The samples of a square whose middles lie within a length about a place, which is `off` from the middle.
+fn within(side: usize, off: f64, length: f64) -> Range<usize> {
+    let middle = side as f64 / 2.0 + off - 0.5;
+    let bound = |v: f64| libm::ceil(v).clamp(0.0, side as f64) as usize;
+    bound(middle - 0.5 * length)..bound(middle + 0.5 * length)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,6 +192,8 @@ mod tests {
         colours.probabilities(&bins, &mut probabilities);
         assert!(probabilities[8 * 16 + 8] > 0.99, "{}", probabilities[8 * 16 + 8]);
         assert!(probabilities[0] < 0.01, "{}", probabilities[0]);
+        let likeness = |x: f64| colours.likeness(&bins, 16, (x, 0.0), (6.0, 6.0));
+        assert!(likeness(0.0) > 0.999 && likeness(6.0) < 0.001, "{} and {}", likeness(0.0), likeness(6.0));
         // Never seen, so nothing is known.
         assert!(colours.probabilities_of(0) == 0.5);
     }

@@ -277,17 +277,44 @@ impl Eye {
     /// The best response elsewhere than where the target of `w` x `h` pixels was found, over the response
     /// there. Elsewhere is where the box would share less than half of its width or height.
     pub(super) fn second_peak_ratio(&self, w: f64, h: f64) -> f64 {
-        let Top { x, y, response, .. } = self.top();
-        let (near_x, near_y) = ((w / self.cell / 2.0).max(2.0), (h / self.cell / 2.0).max(2.0));
-        let mut second = 0.0_f64;
+        let (_, second) = self.best_elsewhere((w / 2.0, h / 2.0));
+        second / self.top().response.max(f64::MIN_POSITIVE)
+    }
+
+    /// The best place beside the target of `w` x `h` pixels, and the response there: displacement from the
+    /// window's middle.
+    pub(super) fn second_place(&self, w: f64, h: f64) -> (f64, f64) {
+        let (index, _) = self.best_elsewhere((w, h));
+        let [x, y] = [index % GRID, index / GRID].map(|cell| displacement(cell) * self.cell);
+        self.window.turning()(x, y)
+    }
+
+    /// The best response farther from the best one than this in either direction, in pixels, and its cell.
+    fn best_elsewhere(&self, near: (f64, f64)) -> (usize, f64) {
+        let Top { x, y, .. } = self.top();
+        let (near_x, near_y) = ((near.0 / self.cell).max(2.0), (near.1 / self.cell).max(2.0));
+        let mut best = (0, 0.0);
         for (index, &response) in self.responses.iter().enumerate() {
             let off_x = displacement((index % GRID + GRID - x) % GRID).abs();
             let off_y = displacement((index / GRID + GRID - y) % GRID).abs();
-            if off_x > near_x || off_y > near_y {
-                second = second.max(f64::from(response));
+            if (off_x > near_x || off_y > near_y) && f64::from(response) > best.1 {
+                best = (index, f64::from(response));
             }
         }
-        second / response.max(f64::MIN_POSITIVE)
+        best
+    }
+
+    /// How much the colours of a box of `w` x `h` pixels, which is displaced from the middle of the last
+    /// window that was looked at, are like those of the target, in [0, 1].
+    pub(super) fn colour_likeness(
+        &self,
+        colours: &Colours,
+        displacement: (f64, f64),
+        (w, h): (f64, f64),
+    ) -> f64 {
+        let (x, y) = self.window.own(displacement);
+        let sample = self.cell / 2.0;
+        colours.likeness(&self.bins, COLOUR_SIDE, (x / sample, y / sample), (w / sample, h / sample))
     }
 }
 

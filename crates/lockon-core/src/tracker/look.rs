@@ -9,7 +9,7 @@ use crate::simd::Level;
 
 /// Cells on a side of a look: the box, whatever its shape, as 32x32 pixels.
 const CELLS: usize = 8;
-const LENGTH: usize = CELLS * CELLS * HOG;
+pub(super) const LENGTH: usize = CELLS * CELLS * HOG;
 
 /// Boxes that are looked at together: their pixels stand beside each other.
 pub(super) const TOGETHER: usize = LANES / CELLS;

@@ -15,6 +15,7 @@
 //! How likely the box is right is another question (`score.rs`): what is learnt answers for itself, so only
 //! the first look counts there.
 
+mod distractors;
 mod fit;
 mod leaving;
 mod proposals;
@@ -34,6 +35,7 @@ use super::usual::Usual;
 use crate::frame::{Frame, Rect, visible};
 use crate::results::{Track, TrackState};
 
+use distractors::Distractors;
 use fit::Fit;
 use leaving::Leaving;
 pub(super) use proposals::Cues;
@@ -141,6 +143,10 @@ const STEADY_FRAMES: u32 = 10;
 /// Share of a frame in the mean of recent looks.
 const RECENT_RATE: f32 = 0.05;
 
+/// What else the filter responds to is learnt from frames with such a score: every second one.
+const SURE: f64 = 0.8;
+const DISTRACTOR_EVERY: u32 = 2;
+
 /// Responses this near to another target are worth this share: two targets that look alike are not one.
 const RIVAL: f32 = 0.6;
 
@@ -238,6 +244,7 @@ pub(super) struct Target {
     /// The first look, which is never forgotten, then others; and the number ever taken.
     views: Vec<View>,
     views_taken: u32,
+    distractors: Distractors,
     recent: Look,
     usual_look: Usual,
     usual_second: Usual,
@@ -286,6 +293,7 @@ impl Target {
             recent: view.look.clone(),
             views: vec![view],
             views_taken: 1,
+            distractors: Distractors::default(),
             usual_look: Usual::new(EXPECTED),
             usual_second: Usual::new(EXPECTED_SECOND),
             usual_response: EXPECTED,
@@ -497,7 +505,7 @@ impl Target {
         self.usual_look.learn(self.looks.likeness);
         self.usual_second.learn(self.looks.second_peak_ratio);
         self.usual_response += RESPONSE_RATE * (sighting.peak - self.usual_response);
-        self.learn((known, recent), expected, near, eyes);
+        self.learn(frame, (known, recent), expected, near, eyes);
     }
 
     /// Records how far the box moved over the ground. True if the target used to move and stands still.
@@ -546,7 +554,14 @@ impl Target {
 
     /// Learns the target as it was found: in the wide window about one place, in the narrow one about
     /// another.
-    fn learn(&mut self, (known, recent): (f64, f64), place: (f64, f64), near: (f64, f64), eyes: &mut Eyes) {
+    fn learn(
+        &mut self,
+        frame: &Frame,
+        (known, recent): (f64, f64),
+        place: (f64, f64),
+        near: (f64, f64),
+        eyes: &mut Eyes,
+    ) {
         self.age += 1;
         if self.age.is_multiple_of(KEPT_EVERY) {
             self.keep();
@@ -562,6 +577,11 @@ impl Target {
         }
         for (recent, look) in self.recent.iter_mut().zip(look) {
             *recent += RECENT_RATE * (look - *recent);
+        }
+        if self.looks.score() >= SURE && self.age.is_multiple_of(DISTRACTOR_EVERY) {
+            let (x, y) = wide.second_place(self.at.w, self.at.h);
+            let at = Window { x: place.0 + x, y: place.1 + y, ..self.at };
+            self.distractors.learn(looker.look(frame, at));
         }
         let from = |(x, y): (f64, f64)| (self.at.x - x, self.at.y - y);
         narrow.learn_filter(&mut self.narrow, from(near));
