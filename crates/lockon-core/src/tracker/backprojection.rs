@@ -69,14 +69,18 @@ impl FrameColours {
         }
     }
 
-    /// Takes in a frame.
-    pub(super) fn see(&mut self, frame: &Frame) {
+    /// Takes in a frame, for targets with chroma, without, or both.
+    pub(super) fn see(&mut self, frame: &Frame, [coloured, grey]: [bool; 2]) {
         let (w, h) = (frame.format.size.width as f64, frame.format.size.height as f64);
         self.size = (w, h);
         let whole = Window { x: w / 2.0, y: h / 2.0, w, h, angle: 0.0 };
         self.sampler.window(frame, whole, true, &mut self.patch);
-        self.coloured.count(&self.patch);
-        self.grey.count(&self.patch);
+        if coloured {
+            self.coloured.count(&self.patch);
+        }
+        if grey {
+            self.grey.count(&self.patch);
+        }
     }
 
     /// For each corner of samples, the sum of what all samples above and to the left of it say.
@@ -209,11 +213,11 @@ mod tests {
     fn a_red_box_on_grey_is_found_at_any_size() {
         let mut colours = Colours::new(true);
         let mut seen = FrameColours::new();
-        seen.see(&frame(Rect { x: 100, y: 60, w: 60, h: 40 }, (110, 190)));
+        seen.see(&frame(Rect { x: 100, y: 60, w: 60, h: 40 }, (110, 190)), [true, false]);
         colours.learn(&seen.coloured.bins, SIDE, (-23.0, -19.0), (18.0, 21.0), 1.0);
         for (w, h) in [(30, 20), (60, 40), (120, 80)] {
             let rect = Rect { x: 230, y: 110, w, h };
-            seen.see(&frame(rect, (110, 190)));
+            seen.see(&frame(rect, (110, 190)), [true, false]);
             let (mut sums, mut places) = (vec![7.0; 3], Vec::new());
             seen.project(&colours, &mut sums);
             seen.find(&sums, (w as f64, h as f64), 2, &mut Scratch::default(), &mut places);
@@ -223,7 +227,7 @@ mod tests {
             let others = places[1..].iter().all(|place| place.score < 0.1 * places[0].score);
             assert!(others, "nothing else is red: {places:?}");
         }
-        seen.see(&frame(Rect { x: 0, y: 0, w: 1, h: 1 }, (128, 128)));
+        seen.see(&frame(Rect { x: 0, y: 0, w: 1, h: 1 }, (128, 128)), [true, false]);
         let (mut sums, mut places) = (Vec::new(), Vec::new());
         seen.project(&colours, &mut sums);
         seen.find(&sums, (60.0, 40.0), 2, &mut Scratch::default(), &mut places);

@@ -491,7 +491,9 @@ impl Follow for Tracker {
                 None
             } else if searched.is_multiple_of(2) {
                 movers.see(camera.pictures(), &workplaces.threads);
-                colours.see(frame);
+                let searched_for = || targets.iter().filter(|target| target.is_searched_for());
+                let any = |coloured: bool| searched_for().any(|target| target.is_coloured() == coloured);
+                colours.see(frame, [any(true), any(false)]);
                 Some(Cues::Colours { colours, movers })
             } else {
                 let (picture, factor) = camera.picture();

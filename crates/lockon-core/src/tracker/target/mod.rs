@@ -366,6 +366,11 @@ impl Target {
         }
     }
 
+    /// True if its colours have chroma.
+    pub(super) fn is_coloured(&self) -> bool {
+        self.colours.has_chroma
+    }
+
     /// The object's box, as `[x, y, w, h]`.
     pub(super) fn bounds(&self) -> [f64; 4] {
         self.fit.of(self.at.bounds())

@@ -29,8 +29,9 @@ pub(in crate::tracker) enum Cues<'a> {
 const SIZES: [f64; 9] = [0.4, 0.5, 0.63, 0.8, 1.0, 1.25, 1.6, 2.0, 2.5];
 /// Its directions: one of them in a frame, beside upright.
 pub(super) const DIRECTIONS: usize = 8;
-/// Sizes of which one is looked at in a frame, by colours.
-const SIZES_IN_TURN: usize = 3;
+/// Sizes of which one is looked at in a frame, by outlines and by colours.
+const OUTLINES_IN_TURN: usize = 2;
+const COLOURS_IN_TURN: usize = 3;
 
 /// Boxes that are proposed in a frame, and places that each outline and size adds to the choice.
 const COUNT: usize = 4;
@@ -154,10 +155,12 @@ impl Proposals {
             _ => (1 + turn / 3 % views.len().saturating_sub(2).max(1)).min(views.len() - 1),
         };
         let direction = self.round % DIRECTIONS;
+        // So that each direction meets all sizes in two rounds of directions.
+        let first_size = (self.round + self.round / DIRECTIONS) % OUTLINES_IN_TURN;
         let upright = (view_of(self.round), 0);
         let turned = (direction != 0).then(|| (view_of(self.round / DIRECTIONS), direction));
         for (view, direction) in [Some(upright), turned].into_iter().flatten() {
-            for (index, size) in SIZES.into_iter().enumerate() {
+            for (index, size) in SIZES.into_iter().enumerate().skip(first_size).step_by(OUTLINES_IN_TURN) {
                 let at = Window { w: from.w * size, h: from.h * size, angle: angle_of(direction), ..from };
                 if at.w.min(at.h) < LEAST_SIDE {
                     continue;
@@ -182,7 +185,7 @@ impl Proposals {
         frame.project(colours, &mut self.sums);
         let root = (from.w * from.h).sqrt();
         let shapes = [(from.w, from.h, 0.0), (root, root, 0.0), (from.h, from.w, FRAC_PI_2)];
-        for size in SIZES.into_iter().skip(self.round % SIZES_IN_TURN).step_by(SIZES_IN_TURN) {
+        for size in SIZES.into_iter().skip(self.round % COLOURS_IN_TURN).step_by(COLOURS_IN_TURN) {
             let at = Window { w: from.w * size, h: from.h * size, ..from };
             if at.w.min(at.h) < LEAST_SIDE {
                 continue;

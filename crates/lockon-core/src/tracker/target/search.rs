@@ -1,7 +1,7 @@
 //! Searches for a target, and confirms the places found.
 //!
-//! A lost target is searched for in every frame: by its filter where it was lost, where something moves, and
-//! in one more window; and by proposals of the whole frame (`proposals.rs`), which are moved, scaled and
+//! A lost target is searched for in every frame: by its filter where it was lost, and where something moves or
+//! in another window; and by proposals of the whole frame (`proposals.rs`), which are moved, scaled and
 //! turned to where they look most like the target. The best place is believed if the filter, the looks and
 //! the lack of a second such place say so in several frames.
 //!
@@ -24,9 +24,14 @@ const WINDOW_STEP: f64 = 0.6;
 /// Sizes at which the filter's place is looked at: one step of the scale that it tolerates.
 const WINDOW_SIZES: [f64; 3] = [1.0, 1.0 / 1.2, 1.2];
 
+/// A response below this share of the usual one is none. 0.4 finds the same, in more time.
+const FAINT: f64 = 0.8;
+
 /// A proposal is first looked at as it is. The best of those are moved, turned and scaled in so many rounds,
 /// by these shares of its sides; angles by so much more, in radians.
+/// The second one only if it looks almost as much like the target as the first one: by this share.
 const ALIGNED: usize = 2;
+const ALMOST: f64 = 0.85;
 const STEPS: [f64; 2] = [0.15, 0.09];
 const TURN: f64 = 1.5;
 
@@ -205,11 +210,13 @@ impl Target {
         let mover = scene.moving(lost, rivals);
         let by_filter = self.search_windows(scene.frame, mover, rivals, eyes);
         let by_looks = self.search_proposals(scene, (lost, mover), rivals, |_| true, eyes);
-        let all = [Some(by_filter), by_looks].into_iter().flatten();
+        let all = [by_filter, by_looks].into_iter().flatten();
         let best = all
             .filter(|found| self.is_found(found, FOUND))
             .reduce(|best, found| if found.evidence > best.evidence { found } else { best });
-        self.looks = by_filter.looks;
+        if let Some(found) = by_filter {
+            self.looks = found.looks;
+        }
         if let Some(found) = best {
             (self.at, self.looks) = (found.at, found.looks);
             self.mode = Mode::Confirming { frames: 0, before: lost, followed: None };
@@ -329,23 +336,30 @@ impl Target {
         Found { at, evidence, is_distractor, looks }
     }
 
-    /// The place where the filter responds best in a few windows.
+    /// The place where the filter responds best in two windows, unless it hardly does.
     fn search_windows(
         &mut self,
         frame: &Frame,
         mover: Option<(f64, f64)>,
         rivals: &[Window],
         eyes: &mut Eyes,
-    ) -> Found {
+    ) -> Option<Found> {
         let lost = self.at;
         let worth = worth_of(lost, rivals);
         let here = Self::inside(frame, lost.x, lost.y);
         let mut best = (f64::MIN, here);
-        for (x, y) in [Some(here), mover, self.windows.next()].into_iter().flatten() {
+        let places = match mover {
+            Some(_) => [mover, None],
+            None => [Some(here), self.windows.next()],
+        };
+        for (x, y) in places.into_iter().flatten() {
             let sighting = self.look_about(frame, Window { x, y, ..lost }, &worth, true, &mut eyes.wide);
             if sighting.peak > best.0 {
                 best = (sighting.peak, (x + sighting.x, y + sighting.y));
             }
+        }
+        if best.0 < FAINT * self.usual_response {
+            return None;
         }
         // Once more, with the window about it.
         let (_, place) = best;
@@ -370,7 +384,7 @@ impl Target {
             colours: eyes.wide.colour_likeness(&self.colours, (sighting.x, sighting.y), (at.w, at.h)),
             visible: visible(at.bounds(), frame.format.size),
         };
-        self.found(at, lost, seen)
+        Some(self.found(at, lost, seen))
     }
 
     /// The proposal of a frame that looks most like the target, aligned to it; only what `is_possible`. The
@@ -402,14 +416,19 @@ impl Target {
         }
         self.proposals.reuse(proposed);
         let mut best: Option<(f64, Window)> = None;
-        for (likeness, at) in seen.into_iter().filter(|(likeness, _)| *likeness > f64::MIN) {
+        let least = (ALMOST * seen[0].0).max(0.0);
+        for (likeness, at) in seen.into_iter().filter(|(likeness, _)| *likeness > least) {
             let (likeness, at) = self.align(frame, (likeness, at), &mut eyes.looker);
             if is_free(at) && self.has_possible_size(at) && best.is_none_or(|(most, _)| likeness > most) {
                 best = Some((likeness, at));
             }
         }
-        // The filter's opinion of it.
         let (likeness, at) = best?;
+        if likeness < LEAST_LIKENESS * self.usual_likeness() {
+            self.proposals.refuse(at);
+            return None;
+        }
+        // The filter's opinion of it.
         let look = eyes.looker.look(frame, at);
         let first_likeness = similarity(&self.views[0].look, look);
         let distractors = self.distractors.likeness(look);
