@@ -1,8 +1,12 @@
 //! The tracker on scenes whose truth is known, on every backend. Bounds are as tight as needed to distinguish
 //! a scene from a failure: a box that is off by a third of the target's size still overlaps it by half.
 
-use lockon::frame::{Plane, Size};
+use lockon::frame::{Plane, Rect, Size};
+use lockon::orders::Order;
+use lockon::ports::Follow as _;
+use lockon::recent_frames::RecentFrames;
 use lockon::results::{FrameRecord, Track, TrackState};
+use lockon::tracker::Tracker;
 
 use crate::util::{Job, MemorySink, MemorySource, Random, backends, frame, noise, on_device, smooth};
 
@@ -357,10 +361,13 @@ fn a_target_that_comes_back_larger_and_turned_is_found() {
 
 #[test]
 fn what_was_seen_beside_a_target_is_not_found_in_its_place() {
-    // A thing that is three fifths of it stands near; the target is gone for 60 frames.
+    // A thing that is seven tenths of it stands near; the target is gone for 60 frames.
     let (target, other) = (target(), smooth(31, TARGET));
-    let mixed =
-        target.data().iter().zip(other.data()).map(|(&a, &b)| ((3 * u16::from(a) + u16::from(b)) / 4) as u8);
+    let mixed = target
+        .data()
+        .iter()
+        .zip(other.data())
+        .map(|(&a, &b)| ((7 * u16::from(a) + 3 * u16::from(b)) / 10) as u8);
     let alike = Plane::from_vec(mixed.collect(), TARGET);
     let pose = |i: u32| match i {
         0..40 => Some(at(100.0 + f64::from(i), 120.0)),
@@ -571,6 +578,66 @@ fn three_that_look_alike_and_are_shuffled_keep_their_identities() {
     let share = right as f64 / (3 * scenes.len()) as f64;
     assert!(share >= 0.9, "{share:.3} have the right number");
     assert!(longest <= 8, "two tracks are on one object for {longest} frames");
+}
+
+/// Two come from the left and from the right, lie on one another for 12 frames, and part again: each goes on,
+/// or back where it came from. The first of these pictures is in front.
+fn meeting(pictures: [&Plane; 2], goes_on: bool) -> (Vec<Plane>, Vec<[Pose; 2]>) {
+    let background = smooth(7, FRAME);
+    let way = |i: u32| match i {
+        0..40 => f64::from(i) * 2.0,
+        40..52 => 80.0,
+        _ if goes_on => 80.0 + f64::from(i - 52) * 2.0,
+        _ => 80.0 - f64::from(i - 52) * 2.0,
+    };
+    let poses = |i: u32| [at(80.0 + way(i), 124.0), at(240.0 - way(i), 116.0)];
+    let picture = |[front, back]: [Pose; 2]| {
+        let mut picture = background.clone();
+        draw(&mut picture, pictures[1], back, 1.0);
+        draw(&mut picture, pictures[0], front, 1.0);
+        picture
+    };
+    let poses: Vec<_> = (0..90).map(poses).collect();
+    (poses.iter().copied().map(picture).collect(), poses)
+}
+
+#[test]
+fn two_alike_that_met_for_long_are_uncertain_since_nobody_can_know_who_is_who() {
+    let target = target();
+    for goes_on in [true, false] {
+        let (pictures, poses) = meeting([&target, &target], goes_on);
+        let tracks = follow(&pictures, &poses[0].map(typed));
+        let states: Vec<_> = tracks.iter().map(|t| [t[0].state, t[1].state]).collect();
+        assert!(states[..30].iter().flatten().all(|s| *s == TrackState::Tracked), "{states:?}");
+        assert!(states[76..].iter().flatten().all(|s| *s == TrackState::Uncertain), "{goes_on}: {states:?}");
+        let mut seen = [0, 1].map(|id| tracks[89][id].x);
+        let mut there = poses[89].map(|pose| pose.x - TARGET.width as f64 / 2.0);
+        seen.sort_by(f64::total_cmp);
+        there.sort_by(f64::total_cmp);
+        let is_near = seen.iter().zip(there).all(|(seen, there)| (seen - there).abs() < 8.0);
+        assert!(is_near, "{goes_on}: {seen:?}, {there:?}");
+    }
+}
+
+#[test]
+fn two_that_differ_have_their_own_numbers_after_they_met_for_long() {
+    // Three quarters of what they show is the same.
+    let (target, other) = (target(), smooth(31, TARGET));
+    let mixed = target.data().iter().zip(other.data());
+    let mixed = mixed.map(|(&a, &b)| ((3 * u16::from(a) + u16::from(b)) / 4) as u8);
+    let alike = Plane::from_vec(mixed.collect(), TARGET);
+    for goes_on in [true, false] {
+        for pair in [[&target, &alike], [&alike, &target]] {
+            let (pictures, poses) = meeting(pair, goes_on);
+            let tracks = follow(&pictures, &poses[0].map(typed));
+            let states: Vec<_> = tracks.iter().map(|t| [t[0].state, t[1].state]).collect();
+            assert!(states[80..].iter().flatten().all(|s| *s == TrackState::Tracked), "{states:?}");
+            for id in [0, 1] {
+                let (iou, off) = errors(&tracks[89][id], poses[89][id]);
+                assert!(iou >= 0.6, "{goes_on}, {id}: overlap {iou:.3}, {off:.2} pixels off, {states:?}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -938,5 +1005,36 @@ fn frames_that_lie_on_a_device_are_followed_alike_and_never_fetched_whole() {
         assert!(records(&mut source, threads) == expected, "{threads} threads");
         let whole: usize = there.iter().map(|picture| picture.whole_planes()).sum();
         assert_eq!(whole, 0, "planes that were fetched whole");
+    }
+}
+
+#[test]
+fn of_two_that_nobody_can_tell_apart_one_that_is_corrected_changes_places_with_the_other() {
+    let target = target();
+    let (pictures, poses) = meeting([&target, &target], true);
+    for is_exchanged in [false, true] {
+        let specs: Vec<_> = poses[0].iter().map(|pose| typed(*pose).parse().unwrap()).collect();
+        let mut tracker = Tracker::new(&specs);
+        let step = |tracker: &mut Tracker, index: usize| {
+            let mut tracks = Vec::new();
+            tracker.step(&frame(index as u64, &pictures[index]), &[], &mut tracks);
+            tracks
+        };
+        let mut tracks = Vec::new();
+        for index in 0..82 {
+            tracks = step(&mut tracker, index);
+        }
+        assert!(tracks.iter().all(|track| track.state == TrackState::Uncertain), "{tracks:?}");
+        // The first one is said to be where it is, or where the other one is.
+        let [here, there] = if is_exchanged { [1, 0] } else { [0, 1] }.map(|id| tracks[id].clone());
+        let rect = Rect::new(here.x.round() as usize, here.y.round() as usize, TARGET.width, TARGET.height);
+        let order = Order::Correct { id: 1, rect, at: None };
+        tracker.obey(&order, &frame(82, &pictures[82]), &RecentFrames::default()).unwrap();
+        for index in 82..90 {
+            tracks = step(&mut tracker, index);
+        }
+        let near = |track: &Track, to: &Track| (track.x - to.x).abs() < 30.0;
+        assert!(near(&tracks[0], &here) && near(&tracks[1], &there), "{is_exchanged}: {tracks:?}");
+        assert!(tracks.iter().all(|track| track.state == TrackState::Tracked), "{is_exchanged}: {tracks:?}");
     }
 }

@@ -82,8 +82,8 @@ fn cvat_and_coco_have_the_boxes_of_the_json_lines_of_the_same_run() {
         assert!(farthest.fold(0.0, f64::max) <= 1.0, "{place:?}: {edges:?}");
     }
     let keys = xml.matches("<box ").count();
-    // Both cars come nearer and shake, at 12 frames a second.
-    assert!(3 * keys < 2 * found.len(), "{keys} key frames for {} boxes", found.len());
+    // Both cars come nearer and shake, at 12 frames a second, and one of them is lost for a while.
+    assert!(4 * keys < 3 * found.len(), "{keys} key frames for {} boxes", found.len());
 
     let coco: Value = serde_json::from_str(&read("a.coco.json")).unwrap();
     let annotated: BTreeMap<_, _> = coco["annotations"]

@@ -15,7 +15,7 @@ const SAME: f64 = 0.5;
 const PASSING: u32 = 5;
 
 /// Boxes that overlap so much meet.
-const MEETING: f64 = 0.1;
+pub(super) const MEETING: f64 = 0.1;
 
 /// The share of a moment of low likeness that still counts one frame later.
 const MEMORY: f64 = 0.95;

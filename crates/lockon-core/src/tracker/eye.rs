@@ -281,12 +281,12 @@ impl Eye {
         second / self.top().response.max(f64::MIN_POSITIVE)
     }
 
-    /// The best place beside the target of `w` x `h` pixels, and the response there: displacement from the
-    /// window's middle.
-    pub(super) fn second_place(&self, w: f64, h: f64) -> (f64, f64) {
-        let (index, _) = self.best_elsewhere((w, h));
+    /// Where the filter responds best beside the target of `w` x `h` pixels, displaced from the window's
+    /// middle; nothing if it responds nowhere else.
+    pub(super) fn second_place(&self, w: f64, h: f64) -> Option<(f64, f64)> {
+        let (index, response) = self.best_elsewhere((w, h));
         let [x, y] = [index % GRID, index / GRID].map(|cell| displacement(cell) * self.cell);
-        self.window.turning()(x, y)
+        (response > 0.0).then(|| self.window.turning()(x, y))
     }
 
     /// The best response farther from the best one than this in either direction, in pixels, and its cell.

@@ -5,7 +5,8 @@
 //! at all (`target/`). The camera's motion (`camera.rs`) shows whether a box follows the ground
 //! (`ground.rs`). A lost target is looked for by its outlines (`outlines.rs`), by its colours
 //! (`backprojection.rs`), and among what moves (`movers.rs`). `score.rs` estimates how likely a box is right,
-//! `doubles.rs` decides which of two tracks has left its object for another's. Where matches of templates are
+//! `doubles.rs` decides which of two tracks has left its object for another's,
+//! `crossings.rs` which is which after two have crossed. Where matches of templates are
 //! followed, `births.rs` decides which of them become tracks and when these end. Threads share the targets of
 //! a frame (`workplaces.rs`).
 //!
@@ -17,6 +18,7 @@ mod backprojection;
 mod births;
 mod camera;
 mod colour;
+mod crossings;
 mod doubles;
 mod eye;
 mod fft;
@@ -48,6 +50,7 @@ use crate::results::{Detection, Match, Track, TrackState};
 use backprojection::FrameColours;
 use births::{Births, Evidence};
 use camera::Camera;
+use crossings::Crossings;
 use doubles::Doubles;
 use movers::Movers;
 use outlines::Outlines;
@@ -103,6 +106,7 @@ pub struct Tracker {
     /// Frames in which a target was searched for.
     searched: u64,
     doubles: Doubles,
+    crossings: Crossings,
     /// The targets' boxes in the frame before.
     boxes: Vec<[f64; 4]>,
     /// The forecasts of the followed targets, by their numbers.
@@ -185,6 +189,7 @@ impl Tracker {
             colours: FrameColours::new(),
             searched: 0,
             doubles: Doubles::default(),
+            crossings: Crossings::default(),
             boxes: Vec::new(),
             forecasts: Vec::new(),
         }
@@ -283,6 +288,7 @@ impl Tracker {
         self.waiting.retain(|waiting| !is_meant(waiting.id));
         self.targets.retain(|target| !is_meant(target.id()));
         self.lost.retain(|(id, _)| !is_meant(*id));
+        self.crossings.forget(&is_meant);
         self.doubles.forget(is_meant);
     }
 
@@ -390,6 +396,7 @@ impl Follow for Tracker {
             target.rescale(x_factor, y_factor);
         }
         self.doubles.rescale();
+        self.crossings.rescale();
         if let Some(births) = &mut self.births {
             births.rescale(x_factor, y_factor);
         }
@@ -426,6 +433,7 @@ impl Follow for Tracker {
             Order::Correct { id, rect, at } => {
                 self.check_known(id).map_err(refuse)?;
                 let from = Self::moment(rect, at, next, recent).map_err(refuse)?;
+                self.crossings.correct(id, rect, &mut self.targets);
                 self.let_go(|other| other == id);
                 self.follow(id, rect, from, next, recent);
             }
@@ -479,12 +487,12 @@ impl Follow for Tracker {
         if is_idle && self.targets.is_empty() && begun.is_empty() {
             return;
         }
-        let Self { targets, births, workplaces, camera, doubles, boxes, forecasts, .. } = self;
+        let Self { targets, births, workplaces, camera, doubles, crossings, boxes, forecasts, .. } = self;
         let Self { movers, outlines, colours, searched, .. } = self;
         boxes.clear();
         boxes.extend(targets.iter().map(Target::bounds));
         let is_searching = targets.iter().any(Target::is_searched_for);
-        workplaces.run(targets.len() > 1, |workplaces| {
+        let motion = workplaces.run(targets.len() > 1, |workplaces| {
             let motion = camera.step(frame, boxes, &workplaces.threads);
             *searched += u64::from(is_searching);
             let cues = if !is_searching {
@@ -514,8 +522,14 @@ impl Follow for Tracker {
                 gather(rivals, target);
                 target.step(&scene, rivals, eyes);
             });
+            motion
         });
         doubles.part(targets, frame);
+        if targets.len() > 1 {
+            workplaces.with_one(|own| {
+                crossings.step(targets, doubles, (frame, seconds, motion), &mut own.eyes.looker);
+            });
+        }
         let begin = |id, rect| workplaces.with_one(|own| Target::new(id, rect, frame, &mut own.eyes));
         // After a drop it may be a later frame than the requested one.
         for Waiting { id, rect, .. } in &begun {
@@ -530,6 +544,7 @@ impl Follow for Tracker {
             births.decide(frame, seconds, &tracks[before..], &self.numbers);
             targets.retain(|target| !births.is_replaced(target.id()));
             doubles.forget(|id| births.is_replaced(id));
+            crossings.forget(|id| births.is_replaced(id));
             targets.extend(births.begun().map(|(id, rect)| begin(id, rect)));
             for (id, rect) in births.corrected() {
                 targets
@@ -548,7 +563,9 @@ impl Follow for Tracker {
             track.name = name.map(|(_, name)| name.clone());
         }
         for track in &mut tracks[before..] {
-            if track.state == TrackState::Tracked && track.score < score::LIKELY {
+            let is_sure = matches!(track.state, TrackState::Tracked | TrackState::Reacquired);
+            let is_unlikely = track.state == TrackState::Tracked && track.score < score::LIKELY;
+            if is_unlikely || is_sure && self.crossings.is_unknown(track.id) {
                 track.state = TrackState::Uncertain;
             }
         }

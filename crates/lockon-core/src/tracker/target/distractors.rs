@@ -1,37 +1,35 @@
-//! What looks like the target and is not: the other places that its filter responded to while it was surely
-//! followed.
+//! Distractors: things that look like the target and are not.
 //!
-//! A lost target is found again where most speaks for it, and often a thing that was in view all the time
-//! speaks for itself well enough: a trunk, another pedestrian, a car of the same make. What is more like one
-//! of these than they are like each other is probably that one. After Z. Kalal et al.,
-//! "Tracking-Learning-Detection", 2012, whose negative examples are such.
+//! A lost target is found again at the place with the most evidence. Often that is a thing that was in view
+//! all the time: a tree trunk, another pedestrian, a car of the same model. So the places that the filter
+//! also responded to are remembered while the target is followed for sure. A place that looks more like one
+//! of these than like the target is probably that thing. After Z. Kalal et al., "Tracking-Learning-Detection",
+//! 2012, whose negative examples are such places.
 
 use crate::tracker::look::{Look, similarity};
 
 /// The number that is remembered; the oldest one makes room.
 const COUNT: usize = 16;
 /// Looks more alike than that are of one thing, of which the latest is kept.
-const ALIKE: f64 = 0.7;
+const ALIKE: f64 = 0.9;
 
 #[derive(Default)]
 pub(super) struct Distractors {
+    /// Those seen longest ago first.
     looks: Vec<Look>,
-    /// The one that makes room.
-    oldest: usize,
 }
 
 impl Distractors {
     /// Takes in a look of something else.
     pub(super) fn learn(&mut self, look: &Look) {
-        let alike = self.looks.iter_mut().find(|known| similarity(known, look) > ALIKE);
-        if let Some(known) = alike {
-            known.clone_from(look);
-        } else if self.looks.len() < COUNT {
+        let alike = self.looks.iter().position(|known| similarity(known, look) > ALIKE);
+        if alike.is_none() && self.looks.len() < COUNT {
             self.looks.push(look.clone());
-        } else {
-            self.looks[self.oldest].clone_from(look);
-            self.oldest = (self.oldest + 1) % COUNT;
+            return;
         }
+        let oldest = alike.unwrap_or(0);
+        self.looks[oldest].clone_from(look);
+        self.looks[oldest..].rotate_left(1);
     }
 
     /// How much a look is like any of them; 0 if it is like none.

@@ -311,6 +311,45 @@ impl Target {
         self.id
     }
 
+    /// Goes on where the other one is, and that one where it was: each was on the other one's object, and
+    /// knows its own as it was before.
+    pub(super) fn change_places(&mut self, other: &mut Self) {
+        for target in [&mut *self, &mut *other] {
+            target.go_back();
+            target.leaving = Leaving::default();
+        }
+        std::mem::swap(&mut self.velocity, &mut other.velocity);
+        let (here, there) = (self.at, other.at);
+        self.at = Window { x: there.x, y: there.y, ..here };
+        other.at = Window { x: here.x, y: here.y, ..there };
+        (self.confirmed, other.confirmed) = (self.at, other.at);
+    }
+
+    /// True if it is reported as surely followed, but for its score.
+    pub(super) fn is_sure(&self) -> bool {
+        self.is_followed() && self.state != TrackState::Uncertain
+    }
+
+    /// The place of its middle.
+    pub(super) fn middle(&self) -> (f64, f64) {
+        (self.at.x, self.at.y)
+    }
+
+    /// Its motion over the ground, in pixels a second.
+    pub(super) fn velocity(&self) -> (f64, f64) {
+        self.velocity
+    }
+
+    /// What is followed of it: its box before a detection corrected that.
+    pub(super) fn window(&self) -> Window {
+        self.at
+    }
+
+    /// The mean of its looks of late.
+    pub(super) fn recent(&self) -> &Look {
+        &self.recent
+    }
+
     pub(super) fn rescale(&mut self, x: f64, y: f64) {
         let scale = |at: Window| Window { x: at.x * x, y: at.y * y, w: at.w * x, h: at.h * y, ..at };
         (self.at, self.confirmed) = (scale(self.at), scale(self.confirmed));
@@ -584,9 +623,10 @@ impl Target {
             *recent += RECENT_RATE * (look - *recent);
         }
         if self.looks.score() >= SURE && self.age.is_multiple_of(DISTRACTOR_EVERY) {
-            let (x, y) = wide.second_place(self.at.w, self.at.h);
-            let at = Window { x: place.0 + x, y: place.1 + y, ..self.at };
-            self.distractors.learn(looker.look(frame, at));
+            if let Some((x, y)) = wide.second_place(self.at.w, self.at.h) {
+                let at = Window { x: place.0 + x, y: place.1 + y, ..self.at };
+                self.distractors.learn(looker.look(frame, at));
+            }
         }
         let from = |(x, y): (f64, f64)| (self.at.x - x, self.at.y - y);
         narrow.learn_filter(&mut self.narrow, from(near));

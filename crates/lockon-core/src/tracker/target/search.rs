@@ -1,9 +1,9 @@
 //! Searches for a target, and confirms the places found.
 //!
-//! A lost target is searched for in every frame: by its filter where it was lost, and where something moves or
-//! in another window; and by proposals of the whole frame (`proposals.rs`), which are moved, scaled and
-//! turned to where they look most like the target. The best place is believed if the filter, the looks and
-//! the lack of a second such place say so in several frames.
+//! A lost target is searched for in every frame: by its filter where something moves, or where it was lost
+//! and in another window; and by proposals of the whole frame (`proposals.rs`), which are moved, scaled and
+//! turned to where they look most like the target. The best place is believed if the filter, the looks, the
+//! colours and the lack of a second such place say so in several frames.
 //!
 //! A target that is followed, but hardly looks like itself any more, is searched for in the same way: a place
 //! that is clearly better than its own is confirmed in its stead.
@@ -27,11 +27,12 @@ const WINDOW_SIZES: [f64; 3] = [1.0, 1.0 / 1.2, 1.2];
 /// A response below this share of the usual one is none. 0.4 finds the same, in more time.
 const FAINT: f64 = 0.8;
 
-/// A proposal is first looked at as it is. The best of those are moved, turned and scaled in so many rounds,
-/// by these shares of its sides; angles by so much more, in radians.
-/// The second one only if it looks almost as much like the target as the first one: by this share.
+/// Proposals are first looked at as they are. So many of the best are aligned: the second one only if it
+/// looks at least by this share as much like the target as the first one.
 const ALIGNED: usize = 2;
 const ALMOST: f64 = 0.85;
+/// Aligning moves, turns and scales them in so many rounds, by these shares of their sides; angles by so much
+/// more, in radians.
 const STEPS: [f64; 2] = [0.15, 0.09];
 const TURN: f64 = 1.5;
 
