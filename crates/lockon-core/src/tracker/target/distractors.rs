@@ -3,8 +3,8 @@
 //! A lost target is found again at the place with the most evidence. Often that is a thing that was in view
 //! all the time: a tree trunk, another pedestrian, a car of the same model. So the places that the filter
 //! also responded to are remembered while the target is followed for sure. A place that looks more like one
-//! of these than like the target is probably that thing. After Z. Kalal et al., "Tracking-Learning-Detection",
-//! 2012, whose negative examples are such places.
+//! of these than like the target is probably that thing. After Z. Kalal et al.,
+//! "Tracking-Learning-Detection", 2012, whose negative examples are such places.
 
 use crate::tracker::look::{Look, similarity};
 
