@@ -622,11 +622,12 @@ impl Target {
         for (recent, look) in self.recent.iter_mut().zip(look) {
             *recent += RECENT_RATE * (look - *recent);
         }
-        if self.looks.score() >= SURE && self.age.is_multiple_of(DISTRACTOR_EVERY) {
-            if let Some((x, y)) = wide.second_place(self.at.w, self.at.h) {
-                let at = Window { x: place.0 + x, y: place.1 + y, ..self.at };
-                self.distractors.learn(looker.look(frame, at));
-            }
+        if self.looks.score() >= SURE
+            && self.age.is_multiple_of(DISTRACTOR_EVERY)
+            && let Some((x, y)) = wide.second_place(self.at.w, self.at.h)
+        {
+            let at = Window { x: place.0 + x, y: place.1 + y, ..self.at };
+            self.distractors.learn(looker.look(frame, at));
         }
         let from = |(x, y): (f64, f64)| (self.at.x - x, self.at.y - y);
         narrow.learn_filter(&mut self.narrow, from(near));
