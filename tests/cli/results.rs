@@ -60,7 +60,8 @@ fn cvat_and_coco_have_the_boxes_of_the_json_lines_of_the_same_run() {
         .arg("run")
         .arg(root().join("examples/media/cars.mp4"))
         .args(["--template", root().join("examples/media/car.png").to_str().unwrap(), "--track-matches"])
-        .args(["--track", "310,120,64,64", "--backend", "cpu", "--no-progress"])
+        // And a marking of the road, which is there all the time.
+        .args(["--track", "572,0,56,40", "--backend", "cpu", "--no-progress"])
         .args(["--results", "a.jsonl", "--results", "a.cvat.xml", "--results", "a.coco.json"])
         .output()
         .unwrap();
@@ -82,8 +83,8 @@ fn cvat_and_coco_have_the_boxes_of_the_json_lines_of_the_same_run() {
         assert!(farthest.fold(0.0, f64::max) <= 1.0, "{place:?}: {edges:?}");
     }
     let keys = xml.matches("<box ").count();
-    // Both cars come nearer and shake, at 12 frames a second, and one of them is lost for a while.
-    assert!(4 * keys < 3 * found.len(), "{keys} key frames for {} boxes", found.len());
+    // The car comes nearer and shakes, at 12 frames a second.
+    assert!(3 * keys < 2 * found.len(), "{keys} key frames for {} boxes", found.len());
 
     let coco: Value = serde_json::from_str(&read("a.coco.json")).unwrap();
     let annotated: BTreeMap<_, _> = coco["annotations"]
