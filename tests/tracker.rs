@@ -56,6 +56,14 @@ fn target() -> Plane {
     smooth(99, TARGET)
 }
 
+/// The mean of two pictures of one size, each with its weight.
+fn mixed((a, a_weight): (&Plane, u16), (b, b_weight): (&Plane, u16)) -> Plane {
+    let mean = |(&a, &b): (&u8, &u8)| {
+        ((a_weight * u16::from(a) + b_weight * u16::from(b)) / (a_weight + b_weight)) as u8
+    };
+    Plane::from_vec(a.data().iter().zip(b.data()).map(mean).collect(), a.size())
+}
+
 /// The target over a background in each of these poses; absent where there is none.
 fn video(poses: impl IntoIterator<Item = Option<Pose>>) -> Vec<Plane> {
     let (background, target) = (smooth(7, FRAME), target());
@@ -362,13 +370,7 @@ fn a_target_that_comes_back_larger_and_turned_is_found() {
 #[test]
 fn what_was_seen_beside_a_target_is_not_found_in_its_place() {
     // A thing that is seven tenths of it stands near; the target is gone for 60 frames.
-    let (target, other) = (target(), smooth(31, TARGET));
-    let mixed = target
-        .data()
-        .iter()
-        .zip(other.data())
-        .map(|(&a, &b)| ((7 * u16::from(a) + 3 * u16::from(b)) / 10) as u8);
-    let alike = Plane::from_vec(mixed.collect(), TARGET);
+    let alike = mixed((&target(), 7), (&smooth(31, TARGET), 3));
     let pose = |i: u32| match i {
         0..40 => Some(at(100.0 + f64::from(i), 120.0)),
         40..100 => None,
@@ -623,9 +625,7 @@ fn two_alike_that_met_for_long_are_uncertain_since_nobody_can_know_who_is_who() 
 fn two_that_differ_have_their_own_numbers_after_they_met_for_long() {
     // Three quarters of what they show is the same.
     let (target, other) = (target(), smooth(31, TARGET));
-    let mixed = target.data().iter().zip(other.data());
-    let mixed = mixed.map(|(&a, &b)| ((3 * u16::from(a) + u16::from(b)) / 4) as u8);
-    let alike = Plane::from_vec(mixed.collect(), TARGET);
+    let alike = mixed((&target, 3), (&other, 1));
     for goes_on in [true, false] {
         for pair in [[&target, &alike], [&alike, &target]] {
             let (pictures, poses) = meeting(pair, goes_on);
