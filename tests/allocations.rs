@@ -84,8 +84,7 @@ fn the_frame_path_allocates_nothing_after_its_first_frames() {
     let mut gone = vec![picture; 15];
     gone.resize(250, util::noise(4, size));
     // Each with the frames per allocation. Handing work to a thread pool allocates a block of queue entries
-    // now and then. A search draws each outline of a look once, in its first 40 frames. No allocation may
-    // happen every frame.
+    // now and then, and a search draws each outline of a look once. No allocation may happen every frame.
     let cases = [(&there, util::Job::default().threads, 4), (&gone, 3, 2)];
     for (backend, (pictures, threads, least)) in
         util::backends().into_iter().flat_map(|b| cases.map(|case| (b, case)))
@@ -99,7 +98,7 @@ fn the_frame_path_allocates_nothing_after_its_first_frames() {
             track_matches: true,
             ..util::Job::default()
         };
-        let (from, to) = (70, 240);
+        let (from, to) = (40, 240);
         BETWEEN.store(usize::MAX, Ordering::Relaxed);
         let mut source = util::MemorySource::new(pictures);
         job.run(&mut source, vec![Box::new(Meter { from, to, start: 0 })]).1.unwrap();

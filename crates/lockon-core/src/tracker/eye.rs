@@ -277,21 +277,21 @@ impl Eye {
     /// The best response elsewhere than where the target of `w` x `h` pixels was found, over the response
     /// there. Elsewhere is where the box would share less than half of its width or height.
     pub(super) fn second_peak_ratio(&self, w: f64, h: f64) -> f64 {
-        let (_, second) = self.best_elsewhere((w / 2.0, h / 2.0));
-        second / self.top().response.max(f64::MIN_POSITIVE)
+        let top = self.top();
+        let (_, second) = self.best_elsewhere(&top, (w / 2.0, h / 2.0));
+        second / top.response.max(f64::MIN_POSITIVE)
     }
 
     /// Where the filter responds best beside the target of `w` x `h` pixels, displaced from the window's
     /// middle; nothing if it responds nowhere else.
     pub(super) fn second_place(&self, w: f64, h: f64) -> Option<(f64, f64)> {
-        let (index, response) = self.best_elsewhere((w, h));
+        let (index, response) = self.best_elsewhere(&self.top(), (w, h));
         let [x, y] = [index % GRID, index / GRID].map(|cell| displacement(cell) * self.cell);
         (response > 0.0).then(|| self.window.turning()(x, y))
     }
 
-    /// The best response farther from the best one than this in either direction, in pixels, and its cell.
-    fn best_elsewhere(&self, near: (f64, f64)) -> (usize, f64) {
-        let Top { x, y, .. } = self.top();
+    /// The best response farther from the top than this in either direction, in pixels, and its cell.
+    fn best_elsewhere(&self, &Top { x, y, .. }: &Top, near: (f64, f64)) -> (usize, f64) {
         let (near_x, near_y) = ((near.0 / self.cell).max(2.0), (near.1 / self.cell).max(2.0));
         let mut best = (0, 0.0);
         for (index, &response) in self.responses.iter().enumerate() {

@@ -208,7 +208,12 @@ impl Outlines {
 
     /// The outline of a look in a box of this size and direction, wherever it lies; none if the picture would
     /// show too little of it.
-    pub(super) fn outline(&self, sketch: &Sketch, at: Window) -> Option<Outline> {
+    pub(super) fn outline(
+        &self,
+        sketch: &Sketch,
+        at: Window,
+        Scratch { pixels, found, .. }: &mut Scratch,
+    ) -> Option<Outline> {
         if self.factor == 0.0 {
             return None;
         }
@@ -241,20 +246,19 @@ impl Outlines {
         };
         let half = (side as i32) << 15;
         let limit = ((side as i32 - 1) << 16) - 1;
-        let pixels: Vec<i32> = (0..width * height)
-            .map(|index| {
-                let (u, v) = place(index % width, index / width);
-                let inside = |place: i32| (place + half - 32768).clamp(0, limit);
-                let (u, v) = (inside(u), inside(v));
-                let at = (v >> 16) as usize * side + (u >> 16) as usize;
-                let (u, v) = (u >> 8 & 255, v >> 8 & 255);
-                let pixel = |at: usize| i32::from(picture[at]);
-                let across = |at: usize| (256 - u) * pixel(at) + u * pixel(at + 1);
-                ((256 - v) * across(at) + v * across(at + side) + (1 << 15)) >> 16
-            })
-            .collect();
+        pixels.clear();
+        pixels.extend((0..width * height).map(|index| {
+            let (u, v) = place(index % width, index / width);
+            let inside = |place: i32| (place + half - 32768).clamp(0, limit);
+            let (u, v) = (inside(u), inside(v));
+            let at = (v >> 16) as usize * side + (u >> 16) as usize;
+            let (u, v) = (u >> 8 & 255, v >> 8 & 255);
+            let pixel = |at: usize| i32::from(picture[at]);
+            let across = |at: usize| (256 - u) * pixel(at) + u * pixel(at + 1);
+            ((256 - v) * across(at) + v * across(at + side) + (1 << 15)) >> 16
+        }));
         // The strongest edges in the ellipse; its corners are seldom the target's.
-        let mut found = Vec::new();
+        found.clear();
         let mut counts = [0_usize; 512];
         for (y, x) in (1..height - 1).flat_map(|y| (1..width - 1).map(move |x| (y, x))) {
             let (u, v) = place(x, y);
@@ -287,7 +291,7 @@ impl Outlines {
             equal -= usize::from(is_equal);
             is_equal || strength > least
         });
-        Some(Outline { edges: found.into_iter().map(|(_, edge)| edge).collect(), width, height })
+        Some(Outline { edges: found.iter().map(|&(_, edge)| edge).collect(), width, height })
     }
 
     /// Adds the best places of an outline, up to so many, no two of which are within a quarter of its sides.
@@ -295,7 +299,7 @@ impl Outlines {
         &self,
         outline: &Outline,
         count: usize,
-        Scratch { starts, tops, best }: &mut Scratch,
+        Scratch { starts, tops, best, .. }: &mut Scratch,
         places: &mut Vec<Place>,
     ) {
         let &Outline { ref edges, width, height } = outline;
@@ -362,9 +366,13 @@ impl Outlines {
     }
 }
 
-/// Memory to find places with.
+/// Memory to draw outlines and to find places with.
 #[derive(Default)]
 pub(super) struct Scratch {
+    /// A look at the size of an outline.
+    pixels: Vec<i32>,
+    /// The edges of an outline and how strong they are.
+    found: Vec<(usize, Edge)>,
     /// Where the responses of each edge begin.
     starts: Vec<usize>,
     /// For each column, the best score of a band of rows, and its row in that.
@@ -499,7 +507,9 @@ mod tests {
                 .flat_map(|side| (-3..=4).map(move |eighth| (side, 45.0 * f64::from(eighth))))
             {
                 let wanted = in_frame(Window { x: 0.0, y: 0.0, ..window(other, turned) });
-                let Some(outline) = outlines.outline(&sketch(), wanted) else { continue };
+                let Some(outline) = outlines.outline(&sketch(), wanted, &mut Scratch::default()) else {
+                    continue;
+                };
                 let mut places = Vec::new();
                 outlines.find(&outline, 1, &mut Scratch::default(), &mut places);
                 if best.is_none_or(|(place, ..)| places[0].score > place.score) {
@@ -550,7 +560,8 @@ mod tests {
                     .max()
                     .unwrap_or(0)
             };
-            let outline = outlines.outline(&sketch(), in_frame(at)).expect("it has edges");
+            let outline =
+                outlines.outline(&sketch(), in_frame(at), &mut Scratch::default()).expect("it has edges");
             let mut places = Vec::new();
             outlines.find(&outline, 1, &mut Scratch::default(), &mut places);
             let score = |x: usize, y: usize| -> u32 {
@@ -572,13 +583,25 @@ mod tests {
     fn nothing_is_looked_for_in_a_picture_that_is_too_small_or_without_edges() {
         let mut outlines = Outlines::new();
         let flat = Sketch::new(std::iter::repeat_n(77, SIDE * SIDE));
-        assert!(outlines.outline(&sketch(), window(80.0, 0.0)).is_none(), "nothing was seen");
+        assert!(
+            outlines.outline(&sketch(), window(80.0, 0.0), &mut Scratch::default()).is_none(),
+            "nothing was seen"
+        );
         outlines.see(&picture(window(24.0, 0.0)), 4);
-        assert!(outlines.outline(&flat, window(80.0, 0.0)).is_none(), "no edges");
-        assert!(outlines.outline(&sketch(), window(4.0 * 100.0, 0.0)).is_none(), "as large as the picture");
-        assert!(outlines.outline(&sketch(), window(8.0, 0.0)).is_none(), "two pixels");
+        assert!(outlines.outline(&flat, window(80.0, 0.0), &mut Scratch::default()).is_none(), "no edges");
+        assert!(
+            outlines.outline(&sketch(), window(4.0 * 100.0, 0.0), &mut Scratch::default()).is_none(),
+            "as large as the picture"
+        );
+        assert!(
+            outlines.outline(&sketch(), window(8.0, 0.0), &mut Scratch::default()).is_none(),
+            "two pixels"
+        );
         outlines.see(&Small::new(7, 90, vec![5; 7 * 90]), 4);
-        assert!(outlines.outline(&sketch(), window(80.0, 0.0)).is_none(), "a narrow picture");
+        assert!(
+            outlines.outline(&sketch(), window(80.0, 0.0), &mut Scratch::default()).is_none(),
+            "a narrow picture"
+        );
     }
 
     #[test]

@@ -168,7 +168,8 @@ impl Proposals {
                 let key = (view, direction, index);
                 let known = self.outlines.iter().position(|(other, _)| *other == key);
                 let known = known.unwrap_or_else(|| {
-                    self.outlines.push((key, outlines.outline(&views[view].sketch, at)));
+                    let outline = outlines.outline(&views[view].sketch, at, &mut self.scratch);
+                    self.outlines.push((key, outline));
                     self.outlines.len() - 1
                 });
                 let Some(outline) = &self.outlines[known].1 else { continue };

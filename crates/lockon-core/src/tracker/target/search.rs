@@ -269,9 +269,9 @@ impl Target {
         self.looks.second_peak_ratio = second_peak_ratio;
         (self.at.x, self.at.y) = Self::inside(frame, place.0 + sighting.x, place.1 + sighting.y);
         // The proposal had its size by steps.
-        let mut best = (self.like(eyes.looker.look(frame, self.at)), self.at);
+        let mut best = (f64::MIN, self.at);
         let scaled = |by: f64| Window { w: at.w * by, h: at.h * by, ..self.at };
-        let boxes = [scaled(CONFIRM_STEP), scaled(1.0 / CONFIRM_STEP)];
+        let boxes = [self.at, scaled(CONFIRM_STEP), scaled(1.0 / CONFIRM_STEP)];
         self.choose(frame, &boxes, &mut best, &mut eyes.looker);
         self.at = best.1;
         self.turn(frame, &mut eyes.looker);
