@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+pub mod correlator;
 pub mod surface;
 
 pub use crate::geometry::{Rect, Size, iou, visible};

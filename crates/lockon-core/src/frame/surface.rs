@@ -10,6 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::correlator::{Correlator, Tables};
 use super::{Plane, Rect};
 use crate::error::Result;
 
@@ -37,8 +38,13 @@ pub trait Surface: Any + Send + Sync {
     /// If a grid lies outside of `samples`.
     fn sample(&self, grids: &[Grid], samples: &mut [u8]);
 
+    /// A place for a tracker's filters on this device, made of these tables; `None` if the device has none.
+    fn correlator(&self, _tables: &Tables) -> Option<Box<dyn Correlator>> {
+        None
+    }
+
     /// # Errors
-    /// The first error of the calls above, once.
+    /// The first error of the calls above, and of a [`Correlator`]'s, once.
     fn check(&self) -> Result<()>;
 }
 

@@ -4,10 +4,11 @@
 //! counts by how much more of its colour is in the target than in the whole frame. A lone red car on grey
 //! asphalt is found at once, however it is turned.
 
-use super::colour::{BINS, Colours};
+use super::colour::Colours;
 use super::outlines::{Place, Scratch, take_best};
 use super::sample::{Patch, Sampler, Window};
 use crate::frame::Frame;
+use crate::frame::correlator::BINS;
 use crate::simd::Level;
 
 /// Samples on each side of the frame, whatever its shape.

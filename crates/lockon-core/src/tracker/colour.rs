@@ -6,11 +6,8 @@
 use std::ops::Range;
 
 use super::sample::Patch;
+use crate::frame::correlator::BINS;
 use crate::simd::Level;
-
-/// Chroma in 12 steps of 6 about grey, beyond which hardly anything lies, by 8 steps of luma; luma alone in
-/// 32 steps.
-pub(super) const BINS: usize = 8 * 12 * 12;
 
 /// The part of the box, on each axis, that is surely target: a box's corners often are not.
 const INNER: f64 = 0.8;
@@ -151,6 +148,18 @@ impl Colours {
     /// The probability that each sample belongs to the target, in [0, 1]; 1/2 if nothing is known.
     pub(super) fn probabilities(&self, bins: &[u16], probabilities: &mut Vec<f32>) {
         let mut of_bins = [0.0; BINS];
+        self.fill_probabilities(&mut of_bins);
+        probabilities.clear();
+        probabilities.extend(bins.iter().map(|&bin| of_bins[usize::from(bin)]));
+    }
+
+    /// The same probability of each bin.
+    pub(super) fn probabilities_of_bins(&self, of_bins: &mut Vec<f32>) {
+        of_bins.resize(BINS, 0.0);
+        self.fill_probabilities(of_bins);
+    }
+
+    fn fill_probabilities(&self, of_bins: &mut [f32]) {
         Level::best().run(
             #[inline(always)]
             || {
@@ -160,8 +169,6 @@ impl Colours {
                 }
             },
         );
-        probabilities.clear();
-        probabilities.extend(bins.iter().map(|&bin| of_bins[usize::from(bin)]));
     }
 }
 

@@ -1,21 +1,25 @@
 //! The window of a picture in which targets are looked for, as features; and room for the work, shared by
 //! targets.
+//!
+//! An [`Eye`] looks at windows with a filter on the host. Where the filter lies on a device
+//! ([`correlator`](crate::frame::correlator)), the device does, and the eye gets its responses. What an eye
+//! saw is a [`Sight`], which is judged on the host in any case.
 
 use std::ops::Add;
 
 use super::colour::Colours;
-use super::fft::{CHANNELS, GRID};
-use super::filter::{Filter, Memory, Solver, displacement};
+use super::fft::turns;
+use super::filter::{Filter, Memory, Solver, displacement, lesson};
 use super::hog::{CELL, HOG, Hog, SIGNED};
 use super::look::Looker;
 use super::names::{NAMES, Names};
-use super::sample::{Patch, Sampler, Window, turn};
+use super::sample::{Patch, Sampler, Window, grids, turn};
 use crate::backend::peaks::vertex;
 use crate::frame::Frame;
-
-/// Samples on a side of the window's luma, and of its chroma and colour probabilities.
-const LUMA_SIDE: usize = GRID * CELL;
-const COLOUR_SIDE: usize = LUMA_SIDE / 2;
+use crate::frame::correlator::{
+    CHANNELS, COLOUR_SIDE, FilterState, GRID, LUMA_SIDE, Lesson, Look, PlacedFilter, Spectrum, Tables,
+};
+use crate::surface::{Grid, Surface};
 
 /// Pixels of a cell.
 const PIXELS: u32 = (CELL * CELL) as u32;
@@ -50,6 +54,45 @@ pub(super) struct Sighting {
     pub(super) peak: f64,
 }
 
+/// What an eye is to look at.
+#[derive(Clone, Copy)]
+pub(super) struct Aim {
+    /// A square window.
+    pub(super) window: Window,
+    /// Width and height of the target, in pixels.
+    pub(super) size: (f64, f64),
+    /// Lets targets be seen nearer to the edge.
+    pub(super) is_wide: bool,
+    pub(super) purpose: Purpose,
+}
+
+/// What a look is for.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Purpose {
+    /// The best response alone.
+    Peak,
+    /// The target's place too.
+    Place,
+    /// And then the filter may learn it.
+    Learn,
+}
+
+/// What was seen in a window.
+pub(super) struct Sight {
+    aim: Aim,
+    /// Pixels of the picture to a cell of the window.
+    cell: f64,
+    /// The filter's response to each displacement; once a target was looked for, together with the colours.
+    responses: Vec<f32>,
+    /// The mean probability of the target's colours in its box at each displacement.
+    colours: Vec<f32>,
+    /// The bin of each sample of colours.
+    bins: Vec<u16>,
+    /// For a device: the probability of each bin, and the window's grids.
+    probabilities: Vec<f32>,
+    grids: Vec<Grid>,
+}
+
 /// All buffers for looking; one set for each thread.
 pub(super) struct Eyes {
     /// Sees where the target can be.
@@ -67,54 +110,103 @@ impl Eyes {
 
 /// Looks at windows.
 pub(super) struct Eye {
+    pub(super) sight: Sight,
     sampler: Sampler,
     hog: Hog,
     patch: Patch,
-    bins: Vec<u16>,
     probabilities: Vec<f32>,
     /// Sums of the probabilities left of and above each corner.
     integral: Vec<f64>,
-    /// A cosine window, and its root, which lets targets be seen nearer to the edge.
-    taper: Vec<f32>,
-    wide_taper: Vec<f32>,
+    tapers: [Vec<f32>; 2],
     features: Vec<[f32; CHANNELS]>,
-    responses: Vec<f32>,
-    /// The window that was looked at last, and pixels of the picture to a cell of it.
-    window: Window,
-    cell: f64,
     solver: Solver,
     names: Names,
 }
 
+/// The factor of each cell: a cosine window, and its root for wide windows.
+fn tapers() -> [Vec<f32>; 2] {
+    let hann =
+        |index: usize| 0.5 - 0.5 * libm::cos(2.0 * std::f64::consts::PI * (index as f64 + 0.5) / GRID as f64);
+    let taper = (0..GRID * GRID).map(|i| hann(i / GRID) * hann(i % GRID));
+    [taper.clone().map(|v| v as f32).collect(), taper.map(|v| v.sqrt() as f32).collect()]
+}
+
+/// The numbers with which a device looks as an eye does.
+pub fn tables() -> Tables {
+    Tables { turns: turns(), tapers: tapers(), names: Names::new().tables() }
+}
+
 impl Eye {
-    fn new() -> Self {
-        let hann = |index: usize| {
-            0.5 - 0.5 * libm::cos(2.0 * std::f64::consts::PI * (index as f64 + 0.5) / GRID as f64)
-        };
-        let taper = (0..GRID * GRID).map(|i| hann(i / GRID) * hann(i % GRID));
+    pub(super) fn new() -> Self {
         Self {
+            sight: Sight::new(),
             sampler: Sampler::new(),
             hog: Hog::new(),
             patch: Patch::new(LUMA_SIDE),
-            bins: Vec::new(),
             probabilities: Vec::new(),
             integral: Vec::new(),
-            wide_taper: taper.clone().map(|v| v.sqrt() as f32).collect(),
-            taper: taper.map(|v| v as f32).collect(),
+            tapers: tapers(),
             features: vec![[0.0; CHANNELS]; GRID * GRID],
-            responses: Vec::new(),
-            window: Window { x: 0.0, y: 0.0, w: 1.0, h: 1.0, angle: 0.0 },
-            cell: 1.0,
             solver: Solver::new(),
             names: Names::new(),
         }
     }
 
-    /// Looks at a square window.
-    pub(super) fn look(&mut self, frame: &Frame, window: Window, colours: &Colours) {
-        self.sampler.window(frame, window, colours.has_chroma, &mut self.patch);
-        (self.window, self.cell) = (window, window.w / GRID as f64);
-        colours.bins(&self.patch, &mut self.bins);
+    /// Looks at a window with a filter, wherever that lies.
+    pub(super) fn see(&mut self, frame: &Frame, aim: Aim, colours: &Colours, filter: &Filter) {
+        match filter {
+            Filter::Host(state) => {
+                self.describe(frame, aim, colours);
+                state.respond(&mut self.solver, &self.features, &mut self.sight.responses);
+                if aim.purpose != Purpose::Peak {
+                    self.find_colours(self.sight.half());
+                }
+            }
+            Filter::Placed(filter) => {
+                let (filter, sight) = (&**filter, &mut self.sight);
+                see_on_device(frame, &mut [LookThere { aim, colours, filter, sight }]);
+            }
+        }
+    }
+
+    /// Answers a look as a device does, and returns the sample.
+    pub(super) fn answer(
+        &mut self,
+        surface: &dyn Surface,
+        look: &mut Look<'_>,
+        filter: &FilterState,
+    ) -> &Spectrum {
+        let colours = Colours::new(look.grids.len() > 1);
+        self.sampler.grids_of_window(surface, look.grids, &mut self.patch);
+        colours.bins(&self.patch, &mut self.sight.bins);
+        let probabilities = self.sight.bins.iter().map(|&bin| look.probabilities[usize::from(bin)]);
+        self.probabilities.clear();
+        self.probabilities.extend(probabilities);
+        self.describe_patch(look.is_wide);
+        filter.respond(&mut self.solver, &self.features, &mut self.sight.responses);
+        look.responses.copy_from_slice(&self.sight.responses);
+        if let Some(means) = &mut look.colours {
+            self.find_colours(look.half);
+            means.copy_from_slice(&self.sight.colours);
+        }
+        if let Some(bins) = &mut look.bins {
+            bins.copy_from_slice(&self.sight.bins);
+        }
+        self.solver.sample()
+    }
+
+    /// Takes a lesson as a device does.
+    pub(super) fn take(&mut self, lesson: &Lesson<'_>, filter: &mut FilterState, sample: &Spectrum) {
+        filter.take(&mut self.solver, lesson, sample);
+    }
+
+    /// Takes in a window and makes features of it.
+    pub(super) fn describe(&mut self, frame: &Frame, aim: Aim, colours: &Colours) {
+        self.sampler.window(frame, aim.window, colours.has_chroma, &mut self.patch);
+        self.sight.point_at(aim);
+        colours.bins(&self.patch, &mut self.sight.bins);
+        colours.probabilities(&self.sight.bins, &mut self.probabilities);
+        self.describe_patch(aim.is_wide);
     }
 
     /// True if there is any colour in a window: a grey picture can come with chroma planes.
@@ -124,11 +216,9 @@ impl Eye {
         self.patch.u.iter().chain(&self.patch.v).any(|&chroma| chroma.abs_diff(128) > 2)
     }
 
-    /// Makes features of the last window that was looked at.
-    pub(super) fn describe(&mut self, colours: &Colours, is_wide: bool) {
-        colours.probabilities(&self.bins, &mut self.probabilities);
-        let Self { hog, patch, probabilities, features, names, .. } = self;
-        let taper = if is_wide { &self.wide_taper } else { &self.taper };
+    fn describe_patch(&mut self, is_wide: bool) {
+        let Self { hog, patch, probabilities, features, names, tapers, .. } = self;
+        let taper = &tapers[usize::from(is_wide)];
         hog.run::<GRID>(
             &patch.luma,
             #[inline(always)]
@@ -172,63 +262,30 @@ impl Eye {
         );
     }
 
-    /// Learns the colours of the box of `w` x `h` pixels, which is displaced from the middle of the last
-    /// window that was looked at.
-    pub(super) fn learn_colours(
-        &self,
-        colours: &mut Colours,
-        displacement: (f64, f64),
-        (w, h): (f64, f64),
-        rate: f32,
-    ) {
-        let (x, y) = self.window.own(displacement);
-        let sample = self.cell / 2.0;
-        colours.learn(&self.bins, COLOUR_SIDE, (x / sample, y / sample), (w / sample, h / sample), rate);
+    /// The first filter of the target in the middle of the window described last.
+    pub(super) fn new_filter(&mut self, memory: Memory) -> Filter {
+        let Sight { aim: Aim { size: (w, h), .. }, cell, .. } = self.sight;
+        let size = (w / cell, h / cell);
+        Filter::Host(Box::new(FilterState::new(&mut self.solver, &self.features, size, memory)))
     }
 
-    /// The first filter of the box of `w` x `h` pixels in the middle of the window described last.
-    pub(super) fn new_filter(&mut self, w: f64, h: f64, memory: Memory) -> Filter {
-        Filter::new(&mut self.solver, &self.features, (w / self.cell, h / self.cell), memory)
-    }
-
-    /// Learns the described window, whose target was found displaced from its middle.
+    /// Learns the window that was seen last, in which the target was found displaced from the middle.
     ///
     /// As ECO does (M. Danelljan et al., 2017): it spares a second look.
-    pub(super) fn learn_filter(&mut self, filter: &mut Filter, displacement: (f64, f64)) {
-        let (x, y) = self.window.own(displacement);
-        filter.learn(&mut self.solver, x / self.cell, y / self.cell);
+    pub(super) fn learn(&mut self, filter: &mut Filter, displacement: (f64, f64)) {
+        let Filter::Host(state) = filter else { return };
+        let (x, y) = self.sight.in_cells(displacement);
+        state.learn(&mut self.solver, x, y);
     }
 
-    /// The filter's responses to the described window.
-    pub(super) fn respond(&mut self, filter: &Filter) {
-        filter.respond(&mut self.solver, &self.features, &mut self.responses);
-    }
-
-    /// Returns the place of the target of `w` x `h` pixels by the last responses and by colours. `weight`
-    /// weights a response by its displacement in pixels.
-    pub(super) fn find(&mut self, w: f64, h: f64, weight: impl Fn(f64, f64) -> f32) -> Sighting {
+    /// The mean probability of the target's box at each displacement.
+    fn find_colours(&mut self, (half_w, half_h): (i64, i64)) {
         self.sum_probabilities();
-        let sample = self.cell / 2.0;
-        let half = |length: f64| libm::round(length / sample / 2.0 * COLOUR_BOX).max(1.0) as i64;
-        let (half_w, half_h) = (half(w), half(h));
-        let turning = self.window.turning();
+        self.sight.colours.resize(GRID * GRID, 0.0);
         for index in 0..GRID * GRID {
             let (x, y) = (displacement(index % GRID), displacement(index / GRID));
-            let colour = self.mean_probability(x as i64, y as i64, half_w, half_h);
-            let response = &mut self.responses[index];
-            *response = (1.0 - COLOUR_SHARE) * *response + COLOUR_SHARE * colour;
-            let (x, y) = turning(x * self.cell, y * self.cell);
-            *response *= weight(x, y);
+            self.sight.colours[index] = self.mean_probability(x as i64, y as i64, half_w, half_h);
         }
-        let Top { x, y, dx, dy, response, .. } = self.top();
-        let in_cells = (displacement(x) + dx, displacement(y) + dy);
-        let (x, y) = turning(in_cells.0 * self.cell, in_cells.1 * self.cell);
-        Sighting { x, y, peak: response }
-    }
-
-    /// The best of the filter's responses, between cells, without the colours.
-    pub(super) fn peak(&self) -> f64 {
-        self.top().peak
     }
 
     fn sum_probabilities(&mut self) {
@@ -254,6 +311,118 @@ impl Eye {
         let sum = at(right, bottom) - at(right, top) - at(left, bottom) + at(left, top);
         (sum / (4 * half_w * half_h) as f64) as f32
     }
+}
+
+/// A look of a filter that lies on a device.
+pub(super) struct LookThere<'a> {
+    pub(super) aim: Aim,
+    pub(super) colours: &'a Colours,
+    pub(super) filter: &'a dyn PlacedFilter,
+    /// Gets what is seen.
+    pub(super) sight: &'a mut Sight,
+}
+
+/// Looks at windows of a picture on the device that all the filters lie on.
+pub(super) fn see_on_device(frame: &Frame, looks: &mut [LookThere<'_>]) {
+    let (Some(surface), Some(first)) = (frame.picture.surface(), looks.first()) else { return };
+    let correlator = first.filter.correlator();
+    let pixels = frame.format.pixels;
+    let looks = looks.iter_mut().map(|LookThere { aim, colours, filter, sight }| {
+        sight.point_at(*aim);
+        let half = sight.half();
+        let Sight { responses, colours: means, bins, probabilities, grids: of_window, .. } = &mut **sight;
+        colours.probabilities_of_bins(probabilities);
+        of_window.clear();
+        grids(aim.window, LUMA_SIDE, colours.has_chroma.then_some(pixels), of_window);
+        responses.resize(GRID * GRID, 0.0);
+        means.resize(GRID * GRID, 0.0);
+        bins.resize(COLOUR_SIDE * COLOUR_SIDE, 0);
+        let has_place = aim.purpose != Purpose::Peak;
+        Look {
+            filter: *filter,
+            grids: of_window,
+            is_wide: aim.is_wide,
+            probabilities,
+            half,
+            is_learnt: aim.purpose == Purpose::Learn,
+            responses,
+            colours: has_place.then_some(means),
+            bins: has_place.then_some(bins),
+        }
+    });
+    correlator.respond(surface, &mut looks.collect::<Vec<_>>());
+}
+
+impl Sight {
+    pub(super) fn new() -> Self {
+        let window = Window { x: 0.0, y: 0.0, w: 1.0, h: 1.0, angle: 0.0 };
+        Self {
+            aim: Aim { window, size: (1.0, 1.0), is_wide: false, purpose: Purpose::Peak },
+            cell: 1.0,
+            responses: Vec::new(),
+            colours: Vec::new(),
+            bins: Vec::new(),
+            probabilities: Vec::new(),
+            grids: Vec::new(),
+        }
+    }
+
+    fn point_at(&mut self, aim: Aim) {
+        (self.aim, self.cell) = (aim, aim.window.w / GRID as f64);
+    }
+
+    /// Half of the target's width and height, in samples of colours, of the part that counts.
+    fn half(&self) -> (i64, i64) {
+        let sample = self.cell / 2.0;
+        let half = |length: f64| libm::round(length / sample / 2.0 * COLOUR_BOX).max(1.0) as i64;
+        let (w, h) = self.aim.size;
+        (half(w), half(h))
+    }
+
+    /// A displacement in pixels of the picture, in cells of the window.
+    fn in_cells(&self, displacement: (f64, f64)) -> (f64, f64) {
+        let (x, y) = self.aim.window.own(displacement);
+        (x / self.cell, y / self.cell)
+    }
+
+    /// What a device needs to learn the window, in which the target was found displaced from the middle.
+    pub(super) fn lesson<'a>(&self, filter: &'a dyn PlacedFilter, displacement: (f64, f64)) -> Lesson<'a> {
+        lesson(filter, self.in_cells(displacement))
+    }
+
+    /// Learns the colours of the box of `w` x `h` pixels, which is displaced from the middle of the window.
+    pub(super) fn learn_colours(
+        &self,
+        colours: &mut Colours,
+        displacement: (f64, f64),
+        (w, h): (f64, f64),
+        rate: f32,
+    ) {
+        let (x, y) = self.aim.window.own(displacement);
+        let sample = self.cell / 2.0;
+        colours.learn(&self.bins, COLOUR_SIDE, (x / sample, y / sample), (w / sample, h / sample), rate);
+    }
+
+    /// Returns the place of the target by the responses and by colours. `weight` weights a response by its
+    /// displacement in pixels.
+    pub(super) fn find(&mut self, weight: impl Fn(f64, f64) -> f32) -> Sighting {
+        let turning = self.aim.window.turning();
+        for (index, (response, colour)) in self.responses.iter_mut().zip(&self.colours).enumerate() {
+            let (x, y) = (displacement(index % GRID), displacement(index / GRID));
+            *response = (1.0 - COLOUR_SHARE) * *response + COLOUR_SHARE * colour;
+            let (x, y) = turning(x * self.cell, y * self.cell);
+            *response *= weight(x, y);
+        }
+        let Top { x, y, dx, dy, response, .. } = self.top();
+        let in_cells = (displacement(x) + dx, displacement(y) + dy);
+        let (x, y) = turning(in_cells.0 * self.cell, in_cells.1 * self.cell);
+        Sighting { x, y, peak: response }
+    }
+
+    /// The best of the filter's responses, between cells, without the colours.
+    pub(super) fn peak(&self) -> f64 {
+        self.top().peak
+    }
 
     /// The best response and where it lies between cells.
     fn top(&self) -> Top {
@@ -274,10 +443,10 @@ impl Eye {
         Top { x, y, dx, dy, response: middle, peak }
     }
 
-    /// The best response elsewhere than where the target of `w` x `h` pixels was found, over the response
-    /// there. Elsewhere is where the box would share less than half of its width or height.
-    pub(super) fn second_peak_ratio(&self, w: f64, h: f64) -> f64 {
-        let top = self.top();
+    /// The best response elsewhere than where the target was found, over the response there. Elsewhere is
+    /// where the box would share less than half of its width or height.
+    pub(super) fn second_peak_ratio(&self) -> f64 {
+        let (top, (w, h)) = (self.top(), self.aim.size);
         let (_, second) = self.best_elsewhere(&top, (w / 2.0, h / 2.0));
         second / top.response.max(f64::MIN_POSITIVE)
     }
@@ -287,7 +456,7 @@ impl Eye {
     pub(super) fn second_place(&self, w: f64, h: f64) -> Option<(f64, f64)> {
         let (index, response) = self.best_elsewhere(&self.top(), (w, h));
         let [x, y] = [index % GRID, index / GRID].map(|cell| displacement(cell) * self.cell);
-        (response > 0.0).then(|| self.window.turning()(x, y))
+        (response > 0.0).then(|| self.aim.window.turning()(x, y))
     }
 
     /// The best response farther from the top than this in either direction, in pixels, and its cell.
@@ -312,7 +481,7 @@ impl Eye {
         displacement: (f64, f64),
         (w, h): (f64, f64),
     ) -> f64 {
-        let (x, y) = self.window.own(displacement);
+        let (x, y) = self.aim.window.own(displacement);
         let sample = self.cell / 2.0;
         colours.likeness(&self.bins, COLOUR_SIDE, (x / sample, y / sample), (w / sample, h / sample))
     }

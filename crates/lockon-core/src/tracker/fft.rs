@@ -4,16 +4,8 @@
 //! and multiply f32 one after the other, never fused, so every machine gives the same bits. Channels lie next
 //! to each other: the innermost loop runs over them and is what the compiler vectorises.
 
+use crate::frame::correlator::{CHANNELS, GRID, HALF, Spectrum};
 use crate::simd::Level;
-
-/// Cells on a side of the grid.
-pub(super) const GRID: usize = 32;
-
-/// Frequencies kept in a row: a real grid's others are their conjugates.
-pub(super) const HALF: usize = GRID / 2 + 1;
-
-/// Channels of a cell.
-pub(super) const CHANNELS: usize = 32;
 
 /// Two real channels travel through the rows as one complex one.
 const PAIRS: usize = CHANNELS / 2;
@@ -21,36 +13,11 @@ const PAIRS: usize = CHANNELS / 2;
 /// A grid of real cells, row by row.
 pub(super) type Grid = [[f32; CHANNELS]];
 
-/// The half spectrum of a grid: row, column in `0..HALF`, channel.
-#[derive(Default)]
-pub(super) struct Spectrum {
-    pub(super) re: Vec<[f32; CHANNELS]>,
-    pub(super) im: Vec<[f32; CHANNELS]>,
-}
-
-impl Clone for Spectrum {
-    fn clone(&self) -> Self {
-        Self { re: self.re.clone(), im: self.im.clone() }
-    }
-
-    /// In the room that is there.
-    fn clone_from(&mut self, other: &Self) {
-        self.re.clone_from(&other.re);
-        self.im.clone_from(&other.im);
-    }
-}
-
-impl Spectrum {
-    pub(super) fn zero() -> Self {
-        Self { re: vec![[0.0; CHANNELS]; GRID * HALF], im: vec![[0.0; CHANNELS]; GRID * HALF] }
-    }
-
-    /// Puts a column in.
-    #[inline(always)]
-    pub(super) fn set_column(&mut self, x: usize, [re, im]: &Column) {
-        for n in 0..GRID {
-            (self.re[n * HALF + x], self.im[n * HALF + x]) = (re[n], im[n]);
-        }
+/// Puts a column into a spectrum.
+#[inline(always)]
+pub(super) fn set_column(spectrum: &mut Spectrum, x: usize, [re, im]: &Column) {
+    for n in 0..GRID {
+        (spectrum.re[n * HALF + x], spectrum.im[n * HALF + x]) = (re[n], im[n]);
     }
 }
 
@@ -70,6 +37,13 @@ pub(super) struct Fft {
 
 /// Cosine and minus sine of the angles by which 32 divides the circle.
 type Turns = [[f32; 2]; GRID];
+
+pub(super) fn turns() -> Turns {
+    std::array::from_fn(|index| {
+        let angle = 2.0 * std::f64::consts::PI * index as f64 / GRID as f64;
+        [libm::cos(angle) as f32, -libm::sin(angle) as f32]
+    })
+}
 
 /// A line of `GRID` elements of `WIDTH` numbers each.
 type Line<const WIDTH: usize> = [[f32; WIDTH]; GRID];
@@ -92,10 +66,6 @@ struct Work {
 
 impl Fft {
     pub(super) fn new() -> Self {
-        let turn = |index: usize| {
-            let angle = 2.0 * std::f64::consts::PI * index as f64 / GRID as f64;
-            [libm::cos(angle) as f32, -libm::sin(angle) as f32]
-        };
         let work = Work {
             row: [[[0.0; PAIRS]; GRID]; 2],
             row_between: [[[0.0; PAIRS]; GRID]; 2],
@@ -105,7 +75,7 @@ impl Fft {
             turned: [[[0.0; GRID]; GRID]; 2],
             spectrum: Spectrum::zero(),
         };
-        Self { level: Level::best(), turns: std::array::from_fn(turn), work: Box::new(work) }
+        Self { level: Level::best(), turns: turns(), work: Box::new(work) }
     }
 
     /// Gives the spectrum of a grid to `take`, which is to be `#[inline(always)]`, column by column.
@@ -397,7 +367,7 @@ mod tests {
 
     fn spectrum(fft: &mut Fft, grid: &Grid) -> Spectrum {
         let mut spectrum = Spectrum::zero();
-        fft.forward(grid, |x, column| spectrum.set_column(x, column));
+        fft.forward(grid, |x, column| set_column(&mut spectrum, x, column));
         spectrum
     }
 
@@ -411,7 +381,7 @@ mod tests {
                     (*re, *im) = (before.re[n * HALF + x], before.im[n * HALF + x]);
                 }
             }
-            Pass::After => after.set_column(x, column),
+            Pass::After => set_column(&mut after, x, column),
         });
         after
     }

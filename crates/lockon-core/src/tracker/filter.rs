@@ -7,18 +7,16 @@
 //! drawn not only to the last filter but also to the first one, the anchor, which never changes: mistakes are
 //! forgotten, the first frame is not.
 
-use super::fft::{CHANNELS, Fft, GRID, Grid, HALF, Pass, Spectrum};
+use super::fft::{Fft, Grid, Pass, set_column};
+use crate::frame::correlator::{
+    CHANNELS, Correlator, FilterState, GRID, HALF, KEPT, Learnt, Lesson, PlacedFilter, Spectrum,
+};
 use crate::simd::Level;
+
+pub(super) use crate::frame::correlator::Memory;
 
 /// Width of the label's bell, in units of the root of the box's area. 1/16 and 0.09 score alike within noise.
 const LABEL_SIGMA: f64 = 0.09;
-
-/// How strongly a filter is drawn to the last one, and to the first, relative to the power of a sample.
-#[derive(Clone, Copy)]
-pub(super) struct Memory {
-    pub(super) last: f32,
-    pub(super) first: f32,
-}
 
 /// Weight of the filter's values outside the box.
 const OUTSIDE: f32 = 100.0;
@@ -32,24 +30,11 @@ const _: () = assert!(ROUNDS >= 2 && FIRST_ROUNDS >= 2);
 const GROWTH: f32 = 10.0;
 
 /// A target's filter.
-pub(super) struct Filter {
-    latest: Spectrum,
-    anchor: Spectrum,
-    /// Weight of each cell: 0 in the box.
-    outside: Vec<f32>,
-    /// Half spectrum of the label.
-    label: (Vec<f32>, Vec<f32>),
-    memory: Memory,
-    /// Mean power of the first sample's spectrum: the unit of all weights.
-    power: f32,
-    /// Response to the last sample that was learnt, at its own place.
-    top: f32,
-}
-
-/// The filter as it was learnt up to some frame.
-pub(super) struct Learnt {
-    filter: Spectrum,
-    top: f32,
+pub(super) enum Filter {
+    /// On the host.
+    Host(Box<FilterState>),
+    /// On the device that the pictures lie on.
+    Placed(Box<dyn PlacedFilter>),
 }
 
 /// Room to learn in, and the transforms; shared by all targets.
@@ -80,13 +65,18 @@ impl Solver {
         }
     }
 
+    /// The sample of the last response.
+    pub(super) fn sample(&self) -> &Spectrum {
+        &self.sample
+    }
+
     /// Takes a sample in.
     fn see(&mut self, features: &Grid) {
         let Self { fft, sample, .. } = self;
         fft.forward(
             features,
             #[inline(always)]
-            |x, column| sample.set_column(x, column),
+            |x, column| set_column(sample, x, column),
         );
     }
 }
@@ -125,6 +115,75 @@ impl Shift {
 }
 
 impl Filter {
+    /// Keeps what it has learnt, to go back to: of more than [`KEPT`] states the oldest makes room.
+    pub(super) fn keep(&mut self) {
+        match self {
+            Self::Host(state) => state.keep(),
+            Self::Placed(placed) => placed.keep(),
+        }
+    }
+
+    /// Goes back to the oldest state that is kept, if there is one, and forgets all of these.
+    pub(super) fn go_back(&mut self) {
+        match self {
+            Self::Host(state) => state.go_back(),
+            Self::Placed(placed) => placed.go_back(),
+        }
+    }
+
+    /// It, if it lies on a device.
+    pub(super) fn placed(&self) -> Option<&dyn PlacedFilter> {
+        match self {
+            Self::Host(_) => None,
+            Self::Placed(placed) => Some(&**placed),
+        }
+    }
+
+    /// Moves it to a device that has room for it, or to the host. A filter on a device that has failed stays
+    /// there.
+    pub(super) fn move_to(&mut self, device: Option<&dyn Correlator>) {
+        match (&*self, device) {
+            (Self::Host(state), Some(device)) => {
+                if let Some(placed) = device.place(state) {
+                    *self = Self::Placed(placed);
+                }
+            }
+            (Self::Placed(placed), None) => {
+                if let Some(state) = placed.fetch() {
+                    *self = Self::Host(Box::new(state));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What a device must know to learn a sample in which the target lies (`x`, `y`) cells from the middle.
+pub(super) fn lesson(filter: &dyn PlacedFilter, (x, y): (f64, f64)) -> Lesson<'_> {
+    let Shift { rows, columns } = Shift::new(x, y);
+    Lesson { filter, rows, columns }
+}
+
+impl FilterState {
+    /// See [`Filter::keep`].
+    pub(super) fn keep(&mut self) {
+        let Self { learnt, kept, .. } = self;
+        if kept.len() < KEPT {
+            return kept.push(learnt.clone());
+        }
+        kept.rotate_left(1);
+        kept[KEPT - 1].clone_from(learnt);
+    }
+
+    /// See [`Filter::go_back`].
+    pub(super) fn go_back(&mut self) {
+        let Self { learnt, kept, .. } = self;
+        if let Some(oldest) = kept.first() {
+            learnt.clone_from(oldest);
+        }
+        kept.clear();
+    }
+
     /// Learns a sample with a box of `width` x `height` cells in its middle.
     pub(super) fn new(
         solver: &mut Solver,
@@ -149,13 +208,14 @@ impl Filter {
         let first = |channels: &[[f32; CHANNELS]]| channels.iter().map(|channels| channels[0]).collect();
         let label = (first(&solver.sample.re), first(&solver.sample.im));
         let zero = Spectrum::zero;
-        let (latest, anchor) = (zero(), zero());
-        let mut filter = Self { latest, anchor, outside, label, memory, power: 1.0, top: 1.0 };
+        let learnt = Learnt { filter: zero(), top: 1.0 };
+        let mut filter =
+            Self { learnt, anchor: zero(), outside, label, memory, power: 1.0, kept: Vec::new() };
         solver.see(features);
         let values = solver.sample.re.iter().flatten().zip(solver.sample.im.iter().flatten());
         filter.power = values.map(|(re, im)| re * re + im * im).sum::<f32>() / (GRID * HALF) as f32;
         filter.solve(solver, None, Memory { last: 0.0, first: 0.0 }, FIRST_ROUNDS);
-        filter.anchor.clone_from(&filter.latest);
+        filter.anchor.clone_from(&filter.learnt.filter);
         filter
     }
 
@@ -165,35 +225,27 @@ impl Filter {
         self.solve(solver, Some(&Shift::new(x, y)), self.memory, ROUNDS);
     }
 
-    pub(super) fn learnt(&self) -> Learnt {
-        Learnt { filter: self.latest.clone(), top: self.top }
-    }
-
-    /// As [`Self::learnt`], into existing memory.
-    pub(super) fn keep(&self, learnt: &mut Learnt) {
-        learnt.filter.clone_from(&self.latest);
-        learnt.top = self.top;
-    }
-
-    /// Forgets everything learnt since.
-    pub(super) fn go_back(&mut self, learnt: &Learnt) {
-        self.latest.clone_from(&learnt.filter);
-        self.top = learnt.top;
+    /// Learns a sample as a lesson says.
+    pub(super) fn take(&mut self, solver: &mut Solver, lesson: &Lesson<'_>, sample: &Spectrum) {
+        solver.sample.clone_from(sample);
+        let shift = Shift { rows: lesson.rows, columns: lesson.columns };
+        self.solve(solver, Some(&shift), self.memory, ROUNDS);
     }
 
     /// Response to a sample at every displacement of the target from its middle, negative ones at the grid's
     /// end; about 1 where the target is as it was learnt.
     pub(super) fn respond(&self, solver: &mut Solver, features: &Grid, responses: &mut Vec<f32>) {
         let Solver { fft, sample, response: (re, im), .. } = solver;
-        let share = 1.0 / self.top;
+        let latest = &self.learnt.filter;
+        let share = 1.0 / self.learnt.top;
         fft.forward(
             features,
             #[inline(always)]
             |x, column| {
-                sample.set_column(x, column);
+                set_column(sample, x, column);
                 for (n, seen) in column[0].iter().zip(&column[1]).enumerate() {
                     let k = n * HALF + x;
-                    let (r, i) = product((&self.latest.re[k], &self.latest.im[k]), seen);
+                    let (r, i) = product((&latest.re[k], &latest.im[k]), seen);
                     (re[k], im[k]) = (r * share, i * share);
                 }
             },
@@ -213,7 +265,7 @@ impl Filter {
         rounds: usize,
     ) {
         let Solver { level, fft, sample, powers, multiplier, goal, weights, .. } = solver;
-        let Self { latest, anchor: first, outside, label, power, top, .. } = self;
+        let Self { learnt: Learnt { filter: latest, top }, anchor: first, outside, label, power, .. } = self;
         let zero = [0.0; CHANNELS];
         let mut penalty = 1.0;
         for round in 1..rounds {
@@ -435,7 +487,7 @@ mod tests {
     #[test]
     fn a_filter_finds_what_it_learnt_where_it_moved_to() {
         let mut solver = Solver::new();
-        let filter = Filter::new(&mut solver, &features(16, 16), (8.0, 8.0), MEMORY);
+        let filter = FilterState::new(&mut solver, &features(16, 16), (8.0, 8.0), MEMORY);
         let mut responses = Vec::new();
         filter.respond(&mut solver, &features(16, 16), &mut responses);
         assert!((responses[0] - 1.0).abs() < 1e-4, "{}", responses[0]);
@@ -447,7 +499,7 @@ mod tests {
     #[test]
     fn a_sample_is_learnt_from_where_its_target_lies() {
         let mut solver = Solver::new();
-        let mut filter = Filter::new(&mut solver, &features(16, 16), (8.0, 8.0), MEMORY);
+        let mut filter = FilterState::new(&mut solver, &features(16, 16), (8.0, 8.0), MEMORY);
         let mut responses = Vec::new();
         filter.respond(&mut solver, &features(13, 20), &mut responses);
         filter.learn(&mut solver, -3.0, 4.0);

@@ -25,9 +25,11 @@ mod fft;
 mod filter;
 mod ground;
 mod hog;
+mod host_correlator;
 mod look;
 mod movers;
 mod names;
+mod on_device;
 mod outlines;
 mod sample;
 mod score;
@@ -53,11 +55,14 @@ use camera::Camera;
 use crossings::Crossings;
 use doubles::Doubles;
 use movers::Movers;
+use on_device::OnDevice;
 use outlines::Outlines;
 use sample::Window;
 use target::{Cues, Scene, Target};
 use workplaces::{Workplace, Workplaces};
 
+pub use eye::tables;
+pub use host_correlator::HostCorrelator;
 pub use score::RELIABILITY;
 
 /// Seconds between frames, if the source does not specify them.
@@ -99,6 +104,7 @@ pub struct Tracker {
     /// The frame before.
     last: Option<FrameMeta>,
     workplaces: Workplaces,
+    device: OnDevice,
     camera: Camera,
     movers: Movers,
     outlines: Outlines,
@@ -183,6 +189,7 @@ impl Tracker {
             births: None,
             last: None,
             workplaces: Workplaces::new(1),
+            device: OnDevice::default(),
             camera: Camera::new(),
             movers: Movers::new(),
             outlines: Outlines::new(),
@@ -488,7 +495,8 @@ impl Follow for Tracker {
             return;
         }
         let Self { targets, births, workplaces, camera, doubles, crossings, boxes, forecasts, .. } = self;
-        let Self { movers, outlines, colours, searched, .. } = self;
+        let Self { movers, outlines, colours, searched, device, .. } = self;
+        device.take(targets, frame);
         boxes.clear();
         boxes.extend(targets.iter().map(Target::bounds));
         let is_searching = targets.iter().any(Target::is_searched_for);
@@ -518,10 +526,14 @@ impl Follow for Tracker {
                 let others = forecasts.iter().filter(|(id, _)| doubles.are_two(target.id(), *id));
                 rivals.extend(others.map(|(_, forecast)| *forecast));
             };
-            workplaces.each(targets, |target, Workplace { eyes, rivals }| {
-                gather(rivals, target);
-                target.step(&scene, rivals, eyes);
-            });
+            if device.is_in_use() {
+                workplaces.with_one(|place| device.step(targets, &scene, gather, place));
+            } else {
+                workplaces.each(targets, |target, Workplace { eyes, rivals }| {
+                    gather(rivals, target);
+                    target.step(&scene, rivals, eyes);
+                });
+            }
             motion
         });
         doubles.part(targets, frame);

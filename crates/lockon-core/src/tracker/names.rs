@@ -63,6 +63,11 @@ impl Names {
         }
     }
 
+    /// The bells over luma, u and v.
+    pub(super) fn tables(self) -> [Vec<[f32; LANES]>; 3] {
+        [self.luma, self.u, self.v]
+    }
+
     /// The share of each name in a colour, less the mean share: sums to 0, within [-1/9, 8/9].
     #[inline(always)]
     pub(super) fn shares(&self, luma: u8, u: u8, v: u8) -> [f32; NAMES] {

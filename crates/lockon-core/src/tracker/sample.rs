@@ -267,6 +267,18 @@ fn grid(
     Grid { plane, first, step, columns, rows, side, turn, groups, across, index, at }
 }
 
+/// Adds the grids of a window to others, for a device to sample one after the other: `side` x `side` samples
+/// of luma, grouped as in a [`Patch`], and where `pixels` says where chroma lies, half as many each way of
+/// that.
+pub(super) fn grids(window: Window, side: usize, pixels: Option<PixelFormat>, grids: &mut Vec<Grid>) {
+    grids.push(grid(window, (0, 0), (side, CELL), (0, 0, 1), (0, 1), 0));
+    let Some(pixels) = pixels else { return };
+    let shift = (pixels.x_shift as u32, pixels.y_shift as u32);
+    let planes = [0, 1].map(|component| pixels.chroma_samples(component));
+    let chroma = planes.into_iter().flatten().zip([side * side, side * side * 5 / 4]);
+    grids.extend(chroma.map(|(plane, at)| grid(window, shift, (side / 2, 1), plane, (0, 1), at)));
+}
+
 /// Columns and rows of a window, by the indices of their taps.
 #[derive(Clone, Copy)]
 struct Planned {
@@ -326,19 +338,19 @@ impl Sampler {
         window: Window,
         patch: &mut Patch,
     ) {
-        let Self { grids, sampled, .. } = self;
-        let (side, samples) = (patch.side, patch.luma.len());
-        grids.clear();
-        grids.push(grid(window, (0, 0), (side, CELL), (0, 0, 1), (0, 1), 0));
-        if let Some(pixels) = pixels {
-            let shift = (pixels.x_shift as u32, pixels.y_shift as u32);
-            let planes = [0, 1].map(|component| pixels.chroma_samples(component));
-            let chroma = planes.into_iter().flatten().zip([samples, samples + patch.u.len()]);
-            grids.extend(chroma.map(|(plane, at)| grid(window, shift, (side / 2, 1), plane, (0, 1), at)));
-        }
+        let mut of_window = std::mem::take(&mut self.grids);
+        of_window.clear();
+        grids(window, patch.side, pixels, &mut of_window);
+        self.grids_of_window(surface, &of_window, patch);
+        self.grids = of_window;
+    }
+
+    /// The samples of a window whose grids these are, from [`grids`].
+    pub(super) fn grids_of_window(&mut self, surface: &dyn Surface, grids: &[Grid], patch: &mut Patch) {
+        let sampled = &mut self.sampled;
         sampled.resize(grids.last().map_or(0, Grid::end), 0);
         surface.sample(grids, sampled);
-        let (luma, chroma) = sampled.split_at(samples);
+        let (luma, chroma) = sampled.split_at(patch.luma.len());
         patch.luma.copy_from_slice(luma);
         if chroma.is_empty() {
             patch.clear_chroma();

@@ -23,8 +23,8 @@ mod search;
 
 use super::camera::Motion;
 use super::colour::Colours;
-use super::eye::{Eye, Eyes, Sighting};
-use super::filter::{Filter, Learnt, Memory};
+use super::eye::{Aim, Eye, Eyes, LookThere, Purpose, Sight, Sighting};
+use super::filter::{Filter, Memory};
 use super::ground::Ground;
 use super::look::{Look, Looker, similarity};
 use super::outlines::Sketch;
@@ -32,6 +32,7 @@ use super::sample::Window;
 use super::score;
 use super::turn;
 use super::usual::Usual;
+use crate::frame::correlator::{Correlator, KEPT, Lesson};
 use crate::frame::{Frame, Rect, visible};
 use crate::results::{Track, TrackState};
 
@@ -123,10 +124,9 @@ const VISIBLE: f64 = 0.3;
 /// seen (0.93 instead of 0.90), but targets that change at the border are lost.
 const LEAVING_SCORE: f64 = 0.3;
 
-/// Frames from which was learnt, from one to the next time that this is kept, and how often. A target in
+/// Frames from which was learnt, from one to the next time that this is kept, [`KEPT`] times. A target in
 /// doubt because of the ground goes back to what was kept first: some 30 to 45 frames.
 const KEPT_EVERY: u32 = 15;
-const KEPT: usize = 3;
 
 /// Rate at which the usual response is learnt: over some 20 frames.
 const RESPONSE_RATE: f64 = 0.05;
@@ -212,11 +212,51 @@ struct View {
     sketch: Sketch,
 }
 
-/// The state that was learnt of a target until some frame.
-struct Kept {
-    wide: Learnt,
-    narrow: Learnt,
-    colours: Colours,
+/// A followed target on its way into a frame.
+pub(super) struct Pursuit {
+    /// Its box if it were ground, or in the frame before if that is not known.
+    before: Window,
+    /// The middle of the wide window.
+    expected: (f64, f64),
+    /// The place that its own motion takes it to.
+    own: (f64, f64),
+    /// Frames without being sure, and whether it may be elsewhere.
+    doubtful: u32,
+    was_doubted: bool,
+    is_ground_known: bool,
+    /// The filter's response in the wide window, and the middle of the narrow one.
+    peak: f64,
+    near: (f64, f64),
+}
+
+impl Pursuit {
+    /// The wide window.
+    fn wide_aim(&self) -> Aim {
+        let (x, y) = self.expected;
+        Aim { purpose: Purpose::Learn, ..wide_aim(Window { x, y, ..self.before }, false) }
+    }
+
+    /// The weight of a response at a place. One that is nearer to another target than to this one is that
+    /// target's, if it is near at all. When two pass each other only their motion separates them, hence the
+    /// forecasts.
+    fn worth<'a>(&self, rivals: &'a [Window]) -> impl Fn((f64, f64)) -> f32 + use<'a> {
+        let squared =
+            |(ax, ay): (f64, f64), (bx, by): (f64, f64)| (ax - bx) * (ax - bx) + (ay - by) * (ay - by);
+        let own = self.own;
+        move |place| {
+            let is_taken = rivals.iter().any(|rival| {
+                let distance = squared(place, (rival.x, rival.y));
+                distance < squared(place, own) && distance < 0.25 * rival.w * rival.h
+            });
+            if is_taken { RIVAL } else { 1.0 }
+        }
+    }
+}
+
+/// What both filters are to learn of a frame: where the target lies in the windows, from their middles.
+pub(super) struct Places {
+    wide: (f64, f64),
+    narrow: (f64, f64),
 }
 
 pub(super) struct Target {
@@ -238,8 +278,8 @@ pub(super) struct Target {
     colours: Colours,
     wide: Filter,
     narrow: Filter,
-    /// Oldest first.
-    kept: Vec<Kept>,
+    /// The colours as they were when the filters were kept, oldest first.
+    kept: Vec<Colours>,
     ground: Ground,
     /// The first look, which is never forgotten, then others; and the number ever taken.
     views: Vec<View>,
@@ -268,11 +308,10 @@ impl Target {
         let Eyes { wide, narrow, looker } = eyes;
         let window = square(at, SEARCH);
         let mut colours = Colours::new(wide.is_coloured(frame, window));
-        wide.look(frame, window, &colours);
-        wide.learn_colours(&mut colours, (0.0, 0.0), (w, h), 1.0);
-        wide.describe(&colours, false);
-        narrow.look(frame, square(at, NARROW), &colours);
-        narrow.describe(&colours, false);
+        wide.describe(frame, wide_aim(at, false), &colours);
+        wide.sight.learn_colours(&mut colours, (0.0, 0.0), (w, h), 1.0);
+        wide.describe(frame, wide_aim(at, false), &colours);
+        narrow.describe(frame, narrow_aim(at, 1.0, Purpose::Learn), &colours);
         let view = View { look: looker.look(frame, at).clone(), sketch: looker.sketch() };
         Self {
             id,
@@ -286,8 +325,8 @@ impl Target {
             looks: Looks { likeness: 1.0, first_likeness: 1.0, second_peak_ratio: 0.0 },
             score: 1.0,
             colours,
-            wide: wide.new_filter(w, h, WIDE_MEMORY),
-            narrow: narrow.new_filter(w, h, NARROW_MEMORY),
+            wide: wide.new_filter(WIDE_MEMORY),
+            narrow: narrow.new_filter(NARROW_MEMORY),
             kept: Vec::new(),
             ground: Ground::default(),
             recent: view.look.clone(),
@@ -437,71 +476,127 @@ impl Target {
 
     /// Follows it into a frame; `rivals` are where the other targets should be by now.
     pub(super) fn step(&mut self, scene: &Scene, rivals: &[Window], eyes: &mut Eyes) {
-        let &Scene { frame, seconds, camera, .. } = scene;
         match self.mode {
-            Mode::Following { doubtful } => {
-                (self.at.x, self.at.y) = self.carried(camera);
-                let was_doubted = self.doubt.is_doubted();
-                self.follow(frame, seconds, doubtful, camera.is_some(), rivals, eyes);
-                self.doubt.step(self.looks.score());
-                if was_doubted && let Mode::Following { doubtful } = self.mode {
-                    self.look_elsewhere(scene, doubtful, rivals, eyes);
-                }
-            }
+            Mode::Following { doubtful } => self.follow(scene, doubtful, rivals, eyes),
             Mode::Confirming { .. } => self.confirm(scene, rivals, eyes),
             Mode::Searching => self.search(scene, rivals, eyes),
         }
-        self.score = self.looks.score();
-        let is_sure = matches!(self.state, TrackState::Tracked | TrackState::Reacquired);
-        let is_confirmed = matches!(self.mode, Mode::Following { .. });
-        if is_confirmed && is_sure && self.score >= score::LIKELY {
-            self.confirmed = self.at;
+        self.rate();
+    }
+
+    /// Follows it in the windows that are looked at one after the other.
+    fn follow(&mut self, scene: &Scene, doubtful: u32, rivals: &[Window], eyes: &mut Eyes) {
+        let frame = scene.frame;
+        let mut pursuit = self.pursue(scene, doubtful);
+        eyes.wide.see(frame, pursuit.wide_aim(), &self.colours, &self.wide);
+        self.find(frame, &mut pursuit, rivals, &mut eyes.wide.sight);
+        let [other, same] = self.narrow_aims();
+        eyes.narrow.see(frame, other, &self.colours, &self.narrow);
+        let response = eyes.narrow.sight.peak();
+        eyes.narrow.see(frame, same, &self.colours, &self.narrow);
+        self.sharpen(frame, &pursuit, rivals, response, &mut eyes.narrow.sight);
+        if let Some(places) = self.decide(scene, &pursuit, &eyes.wide.sight, &mut eyes.looker) {
+            eyes.narrow.learn(&mut self.narrow, places.narrow);
+            eyes.wide.learn(&mut self.wide, places.wide);
         }
+        self.reconsider(scene, &pursuit, rivals, eyes);
+    }
+
+    /// Begins to follow it into a frame, if it is being followed.
+    pub(super) fn begin(&mut self, scene: &Scene) -> Option<Pursuit> {
+        let Mode::Following { doubtful } = self.mode else { return None };
+        Some(self.pursue(scene, doubtful))
     }
 
     /// Follows it from where it would be if it were ground, which is not known where the camera's motion is
     /// not.
-    fn follow(
-        &mut self,
-        frame: &Frame,
-        seconds: f64,
-        doubtful: u32,
-        is_ground_known: bool,
-        rivals: &[Window],
-        eyes: &mut Eyes,
-    ) {
+    fn pursue(&mut self, scene: &Scene, doubtful: u32) -> Pursuit {
+        let &Scene { frame, seconds, camera, .. } = scene;
+        (self.at.x, self.at.y) = self.carried(camera);
         let before = self.at;
         let limit = square(before, SEARCH).w / 4.0;
         let lead = |velocity: f64| (LEAD * velocity * seconds).clamp(-limit, limit);
-        let expected =
-            Self::inside(frame, before.x + lead(self.velocity.0), before.y + lead(self.velocity.1));
-        let own = (before.x + self.velocity.0 * seconds, before.y + self.velocity.1 * seconds);
-        // A place that is nearer to another target than to this one is that target's, if it is near at all.
-        // When two pass each other only their motion separates them, hence the forecasts.
-        let squared =
-            |(ax, ay): (f64, f64), (bx, by): (f64, f64)| (ax - bx) * (ax - bx) + (ay - by) * (ay - by);
-        let worth = |place: (f64, f64)| {
-            let is_taken = rivals.iter().any(|rival| {
-                let distance = squared(place, (rival.x, rival.y));
-                distance < squared(place, own) && distance < 0.25 * rival.w * rival.h
-            });
-            if is_taken { RIVAL } else { 1.0 }
-        };
-        let (sighting, second_peak_ratio) = self.look_for(frame, before, expected, worth, &mut eyes.wide);
-        self.looks.second_peak_ratio = second_peak_ratio;
-        (self.at.x, self.at.y) = Self::inside(frame, expected.0 + sighting.x, expected.1 + sighting.y);
-        let near = (self.at.x, self.at.y);
-        self.sharpen(frame, worth, &mut eyes.narrow);
-        let (known, recent) = self.turn(frame, &mut eyes.looker);
+        Pursuit {
+            before,
+            expected: Self::inside(frame, before.x + lead(self.velocity.0), before.y + lead(self.velocity.1)),
+            own: (before.x + self.velocity.0 * seconds, before.y + self.velocity.1 * seconds),
+            doubtful,
+            was_doubted: self.doubt.is_doubted(),
+            is_ground_known: camera.is_some(),
+            peak: 0.0,
+            near: (before.x, before.y),
+        }
+    }
+
+    /// Finds it in the wide window; `rivals` are where the other targets should be by now.
+    pub(super) fn find(&mut self, frame: &Frame, pursuit: &mut Pursuit, rivals: &[Window], wide: &mut Sight) {
+        let (x, y) = pursuit.expected;
+        let worth = pursuit.worth(rivals);
+        let sighting = wide.find(|dx, dy| worth((x + dx, y + dy)));
+        self.looks.second_peak_ratio = wide.second_peak_ratio();
+        (self.at.x, self.at.y) = Self::inside(frame, x + sighting.x, y + sighting.y);
+        (pursuit.peak, pursuit.near) = (sighting.peak, (self.at.x, self.at.y));
+    }
+
+    /// The narrow window, smaller or larger in turn: how the other one responded is known from the frame
+    /// before. Then as it is.
+    fn narrow_aims(&self) -> [Aim; 2] {
+        let is_larger = !self.other_size.0;
+        let factor = if is_larger { SIZE_STEP } else { 1.0 / SIZE_STEP };
+        [narrow_aim(self.at, factor, Purpose::Peak), narrow_aim(self.at, 1.0, Purpose::Learn)]
+    }
+
+    /// Sets the box's place and size from the narrow window, and from the response in the one of another
+    /// size.
+    pub(super) fn sharpen(
+        &mut self,
+        frame: &Frame,
+        pursuit: &Pursuit,
+        rivals: &[Window],
+        other: f64,
+        narrow: &mut Sight,
+    ) {
+        let worth = pursuit.worth(rivals);
+        let is_larger = !self.other_size.0;
+        let same = narrow.peak();
+        let fall = same - other;
+        let last = same - self.other_size.1.unwrap_or(fall);
+        self.other_size = (is_larger, Some(fall));
+        let (smaller, larger) = if is_larger { (last, other) } else { (other, last) };
+        let curvature = (2.0 * same - smaller - larger).max(0.0) + FLATNESS;
+        let steps = (0.5 * (larger - smaller) / curvature).clamp(-1.0, 1.0);
+        let at = self.at;
+        let found = narrow.find(|dx, dy| worth((at.x + dx, at.y + dy)));
+        (self.at.x, self.at.y) = Self::inside(frame, self.at.x + found.x, self.at.y + found.y);
+        let size = 0.5 * libm::log(self.at.w * self.at.h / (self.first.0 * self.first.1));
+        let size = (size + SIZE_GAIN * steps * libm::log(SIZE_STEP)) * (1.0 - SIZE_DECAY);
+        let (w, h) = self.first;
+        let least = (LEAST_SIDE / w.min(h)).clamp(LEAST_SIZE, 1.0);
+        let size = libm::exp(size).clamp(least, MOST_SIZE);
+        (self.at.w, self.at.h) = (size * w, size * h);
+    }
+
+    /// Decides whether it is where it was found, and learns it if so: all but the filters, which are to learn
+    /// these places.
+    pub(super) fn decide(
+        &mut self,
+        scene: &Scene,
+        pursuit: &Pursuit,
+        wide: &Sight,
+        looker: &mut Looker,
+    ) -> Option<Places> {
+        let &Scene { frame, seconds, .. } = scene;
+        let &Pursuit { before, expected, near, doubtful, is_ground_known, peak, .. } = pursuit;
+        let (known, recent) = self.turn(frame, looker);
         let departure = self.departure();
         self.departure_of_late += SHORT_MEMORY * (departure - self.departure_of_late);
 
         if visible(self.at.bounds(), frame.format.size) < VISIBLE {
             (self.at.w, self.at.h, self.at.angle) = (before.w, before.h, before.angle);
             self.lose(frame);
-            return;
+            return None;
         }
-        let is_usual = sighting.peak >= SUDDEN * self.usual_response;
+        let is_usual = peak >= SUDDEN * self.usual_response;
         let is_gone = self.looks.likeness < STRANGE * self.usual_look.mean
             || !is_usual && self.looks.likeness < FAMILIAR * self.usual_look.mean;
         let enough = if doubtful == 0 { IN_DOUBT } else { TRUSTED_AGAIN };
@@ -525,7 +620,7 @@ impl Target {
             if doubtful > WAITING {
                 self.lose(frame);
             }
-            return;
+            return None;
         }
         if self.move_over_ground(before, seconds, is_ground_known, !has_changed) {
             if self.looks.first_likeness >= STILL_ITSELF {
@@ -534,7 +629,7 @@ impl Target {
             } else if doubtful == 0 {
                 self.go_back();
                 self.lose(frame);
-                return;
+                return None;
             }
         }
         self.mode = Mode::Following { doubtful: 0 };
@@ -548,8 +643,34 @@ impl Target {
         self.velocity.1 += MOTION_RATE * (moved.1 - self.velocity.1);
         self.usual_look.learn(self.looks.likeness);
         self.usual_second.learn(self.looks.second_peak_ratio);
-        self.usual_response += RESPONSE_RATE * (sighting.peak - self.usual_response);
-        self.learn(frame, (known, recent), expected, near, eyes);
+        self.usual_response += RESPONSE_RATE * (peak - self.usual_response);
+        Some(self.learn(frame, (known, recent), (expected, near), wide, looker))
+    }
+
+    /// Looks whether it is elsewhere, if that was doubted before it was followed into this frame.
+    pub(super) fn reconsider(
+        &mut self,
+        scene: &Scene,
+        pursuit: &Pursuit,
+        rivals: &[Window],
+        eyes: &mut Eyes,
+    ) {
+        self.doubt.step(self.looks.score());
+        if pursuit.was_doubted
+            && let Mode::Following { doubtful } = self.mode
+        {
+            self.look_elsewhere(scene, doubtful, rivals, eyes);
+        }
+    }
+
+    /// Sets the score of a frame.
+    pub(super) fn rate(&mut self) {
+        self.score = self.looks.score();
+        let is_sure = matches!(self.state, TrackState::Tracked | TrackState::Reacquired);
+        let is_confirmed = matches!(self.mode, Mode::Following { .. });
+        if is_confirmed && is_sure && self.score >= score::LIKELY {
+            self.confirmed = self.at;
+        }
     }
 
     /// Records how far the box moved over the ground. True if the target used to move and stands still.
@@ -565,52 +686,20 @@ impl Target {
         self.ground.step(seconds, is_ground_known.then_some(step), is_sure)
     }
 
-    /// Sets the box's place and size from the narrow window; `worth` weights the response at a place.
-    fn sharpen(&mut self, frame: &Frame, worth: impl Fn((f64, f64)) -> f32, narrow: &mut Eye) {
-        let mut look = |factor: f64| {
-            narrow.look(frame, square(self.at, factor * NARROW), &self.colours);
-            narrow.describe(&self.colours, false);
-            narrow.respond(&self.narrow);
-            narrow.peak()
-        };
-        // One other size in a frame, smaller and larger in turn; how the other one responded is known
-        // from the frame before.
-        let is_larger = !self.other_size.0;
-        let other = look(if is_larger { SIZE_STEP } else { 1.0 / SIZE_STEP });
-        // The last one, since that is learnt from.
-        let same = look(1.0);
-        let fall = same - other;
-        let last = same - self.other_size.1.unwrap_or(fall);
-        self.other_size = (is_larger, Some(fall));
-        let (smaller, larger) = if is_larger { (last, other) } else { (other, last) };
-        let curvature = (2.0 * same - smaller - larger).max(0.0) + FLATNESS;
-        let steps = (0.5 * (larger - smaller) / curvature).clamp(-1.0, 1.0);
-        let at = self.at;
-        let found = narrow.find(at.w, at.h, |dx, dy| worth((at.x + dx, at.y + dy)));
-        (self.at.x, self.at.y) = Self::inside(frame, self.at.x + found.x, self.at.y + found.y);
-        let size = 0.5 * libm::log(self.at.w * self.at.h / (self.first.0 * self.first.1));
-        let size = (size + SIZE_GAIN * steps * libm::log(SIZE_STEP)) * (1.0 - SIZE_DECAY);
-        let (w, h) = self.first;
-        let least = (LEAST_SIDE / w.min(h)).clamp(LEAST_SIZE, 1.0);
-        let size = libm::exp(size).clamp(least, MOST_SIZE);
-        (self.at.w, self.at.h) = (size * w, size * h);
-    }
-
     /// Learns the target as it was found: in the wide window about one place, in the narrow one about
-    /// another.
+    /// another. The filters do so last.
     fn learn(
         &mut self,
         frame: &Frame,
         (known, recent): (f64, f64),
-        place: (f64, f64),
-        near: (f64, f64),
-        eyes: &mut Eyes,
-    ) {
+        (place, near): ((f64, f64), (f64, f64)),
+        wide: &Sight,
+        looker: &mut Looker,
+    ) -> Places {
         self.age += 1;
         if self.age.is_multiple_of(KEPT_EVERY) {
             self.keep();
         }
-        let Eyes { wide, narrow, looker } = eyes;
         let look = looker.looked();
         if recent > STEADY && known < NEW && self.age > STEADY_FRAMES {
             if self.views.len() > VIEWS {
@@ -630,34 +719,67 @@ impl Target {
             self.distractors.learn(looker.look(frame, at));
         }
         let from = |(x, y): (f64, f64)| (self.at.x - x, self.at.y - y);
-        narrow.learn_filter(&mut self.narrow, from(near));
-        wide.learn_filter(&mut self.wide, from(place));
-        wide.learn_colours(&mut self.colours, from(place), (self.at.w, self.at.h), COLOUR_RATE);
+        let places = Places { wide: from(place), narrow: from(near) };
+        wide.learn_colours(&mut self.colours, places.wide, (self.at.w, self.at.h), COLOUR_RATE);
+        places
+    }
+
+    /// What a device's filters are to learn, of what was seen in the wide and in the narrow window.
+    pub(super) fn lessons(&self, places: &Places, [wide, narrow]: [&Sight; 2]) -> [Option<Lesson<'_>>; 2] {
+        fn lesson<'a>(filter: &'a Filter, sight: &Sight, place: (f64, f64)) -> Option<Lesson<'a>> {
+            filter.placed().map(|placed| sight.lesson(placed, place))
+        }
+        [lesson(&self.narrow, narrow, places.narrow), lesson(&self.wide, wide, places.wide)]
     }
 
     /// Keeps the current state; once [`KEPT`] are stored it replaces the oldest one.
     fn keep(&mut self) {
+        self.wide.keep();
+        self.narrow.keep();
         if self.kept.len() < KEPT {
-            let (wide, narrow) = (self.wide.learnt(), self.narrow.learnt());
-            return self.kept.push(Kept { wide, narrow, colours: self.colours.clone() });
+            return self.kept.push(self.colours.clone());
         }
         self.kept.rotate_left(1);
-        let Kept { wide, narrow, colours } = &mut self.kept[KEPT - 1];
-        self.wide.keep(wide);
-        self.narrow.keep(narrow);
-        colours.clone_from(&self.colours);
+        self.kept[KEPT - 1].clone_from(&self.colours);
     }
 
     /// Forgets recent looks and motion.
     fn go_back(&mut self) {
-        if let Some(Kept { wide, narrow, colours }) = self.kept.first() {
-            self.wide.go_back(wide);
-            self.narrow.go_back(narrow);
+        self.wide.go_back();
+        self.narrow.go_back();
+        if let Some(colours) = self.kept.first() {
             self.colours.clone_from(colours);
             self.recent.clone_from(&self.views[0].look);
         }
         self.kept.clear();
         self.ground = Ground::default();
+    }
+
+    /// Moves its filters to a device or to the host.
+    pub(super) fn move_to(&mut self, device: Option<&dyn Correlator>) {
+        self.wide.move_to(device);
+        self.narrow.move_to(device);
+    }
+
+    /// True if its filters lie on a device.
+    pub(super) fn is_on_device(&self) -> bool {
+        self.wide.placed().is_some() && self.narrow.placed().is_some()
+    }
+
+    /// The look at the wide window, if the filters lie on a device.
+    pub(super) fn wide_look<'a>(&'a self, pursuit: &Pursuit, sight: &'a mut Sight) -> Option<LookThere<'a>> {
+        let filter = self.wide.placed()?;
+        Some(LookThere { aim: pursuit.wide_aim(), colours: &self.colours, filter, sight })
+    }
+
+    /// The looks at the narrow window, of another size and as it is.
+    pub(super) fn narrow_looks<'a>(&'a self, sights: [&'a mut Sight; 2]) -> Option<[LookThere<'a>; 2]> {
+        let (filter, colours) = (self.narrow.placed()?, &self.colours);
+        let ([other, same], [of_other, of_same]) = (self.narrow_aims(), sights);
+        Some([
+            LookThere { aim: other, colours, filter, sight: of_other },
+            LookThere { aim: same, colours, filter, sight: of_same },
+        ])
     }
 
     /// How far the last look at the target is from what is usual: 0 is as always, below is worse.
@@ -683,7 +805,7 @@ impl Target {
         eye: &mut Eye,
     ) -> (Sighting, f64) {
         let sighting = self.look_about(frame, Window { x, y, ..at }, worth, false, eye);
-        (sighting, eye.second_peak_ratio(at.w, at.h))
+        (sighting, eye.sight.second_peak_ratio())
     }
 
     /// As above, in a window about a box.
@@ -695,10 +817,8 @@ impl Target {
         is_wide: bool,
         eye: &mut Eye,
     ) -> Sighting {
-        eye.look(frame, square(at, SEARCH), &self.colours);
-        eye.describe(&self.colours, is_wide);
-        eye.respond(&self.wide);
-        eye.find(at.w, at.h, |dx, dy| worth((at.x + dx, at.y + dy)))
+        eye.see(frame, wide_aim(at, is_wide), &self.colours, &self.wide);
+        eye.sight.find(|dx, dy| worth((at.x + dx, at.y + dy)))
     }
 
     /// Gives the box its direction. Returns how much it looks like what was seen at any time, and of late.
@@ -745,6 +865,16 @@ impl Target {
             second_peak_ratio: self.looks.second_peak_ratio,
         }
     }
+}
+
+/// A look at the wide window about a box, with the taper of searches or not.
+fn wide_aim(at: Window, is_wide: bool) -> Aim {
+    Aim { window: square(at, SEARCH), size: (at.w, at.h), is_wide, purpose: Purpose::Place }
+}
+
+/// A look at the narrow window about a box, so many times as large.
+fn narrow_aim(at: Window, factor: f64, purpose: Purpose) -> Aim {
+    Aim { window: square(at, factor * NARROW), size: (at.w, at.h), is_wide: false, purpose }
 }
 
 /// A square about a box, so many times as long as the root of the box's area.

@@ -279,7 +279,7 @@ impl Target {
             looks: self.looks,
             peak: sighting.peak,
             distractors: self.distractors.likeness(eyes.looker.looked()),
-            colours: eyes.wide.colour_likeness(&self.colours, (sighting.x, sighting.y), (at.w, at.h)),
+            colours: eyes.wide.sight.colour_likeness(&self.colours, (sighting.x, sighting.y), (at.w, at.h)),
             visible: visible(self.at.bounds(), frame.format.size),
         };
         let found = self.found(self.at, before, seen);
@@ -360,6 +360,7 @@ impl Target {
             }
         }
         if best.0 < FAINT * self.usual_response {
+            self.looks.second_peak_ratio = eyes.wide.sight.second_peak_ratio();
             return None;
         }
         // Once more, with the window about it.
@@ -382,7 +383,7 @@ impl Target {
             looks,
             peak: sighting.peak,
             distractors,
-            colours: eyes.wide.colour_likeness(&self.colours, (sighting.x, sighting.y), (at.w, at.h)),
+            colours: eyes.wide.sight.colour_likeness(&self.colours, (sighting.x, sighting.y), (at.w, at.h)),
             visible: visible(at.bounds(), frame.format.size),
         };
         Some(self.found(at, lost, seen))
@@ -439,7 +440,7 @@ impl Target {
             looks: Looks { likeness, first_likeness, second_peak_ratio },
             peak: sighting.peak,
             distractors,
-            colours: eyes.wide.colour_likeness(&self.colours, (0.0, 0.0), (at.w, at.h)),
+            colours: eyes.wide.sight.colour_likeness(&self.colours, (0.0, 0.0), (at.w, at.h)),
             visible: visible(at.bounds(), frame.format.size),
         };
         Some(self.found(at, from, seen))

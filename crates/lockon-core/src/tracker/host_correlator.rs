@@ -1,0 +1,80 @@
+//! The definition of what a device does with filters: the host's own code behind the device's interface.
+
+use std::any::Any;
+use std::sync::{Arc, Mutex};
+
+use super::eye::Eye;
+use crate::frame::correlator::{Correlator, FilterState, Lesson, Look, PlacedFilter, Spectrum};
+use crate::locks::{Ranked, lock};
+use crate::surface::Surface;
+
+/// Filters that stay on the host, for pictures of any device that samples grids. Every device must give the
+/// same answers.
+#[derive(Clone)]
+pub struct HostCorrelator(Arc<Ranked<Eye, 110>>);
+
+impl Default for HostCorrelator {
+    fn default() -> Self {
+        Self(Arc::new(Ranked::new(Eye::new())))
+    }
+}
+
+/// A filter, with the sample that it looked at last.
+struct HostFilter {
+    correlator: HostCorrelator,
+    state: Mutex<(FilterState, Spectrum)>,
+}
+
+impl HostFilter {
+    fn of(filter: &dyn PlacedFilter) -> &Self {
+        (filter as &dyn Any).downcast_ref().expect("a filter that was placed here")
+    }
+}
+
+impl Correlator for HostCorrelator {
+    fn sees(&self, _: &(dyn Surface + 'static)) -> bool {
+        true
+    }
+
+    fn place(&self, filter: &FilterState) -> Option<Box<dyn PlacedFilter>> {
+        let state = Mutex::new((filter.clone(), Spectrum::zero()));
+        Some(Box::new(HostFilter { correlator: self.clone(), state }))
+    }
+
+    fn respond(&self, surface: &(dyn Surface + 'static), looks: &mut [Look<'_>]) {
+        let mut eye = self.0.lock();
+        for look in looks {
+            let mut state = lock(&HostFilter::of(look.filter).state);
+            let sample = eye.answer(surface, look, &state.0);
+            if look.is_learnt {
+                state.1.clone_from(sample);
+            }
+        }
+    }
+
+    fn learn(&self, _: &(dyn Surface + 'static), lessons: &[Lesson<'_>]) {
+        let mut eye = self.0.lock();
+        for lesson in lessons {
+            let (state, sample) = &mut *lock(&HostFilter::of(lesson.filter).state);
+            eye.take(lesson, state, sample);
+        }
+    }
+}
+
+impl PlacedFilter for HostFilter {
+    fn correlator(&self) -> &dyn Correlator {
+        &self.correlator
+    }
+
+    fn keep(&mut self) {
+        lock(&self.state).0.keep();
+    }
+
+    fn go_back(&mut self) {
+        lock(&self.state).0.go_back();
+    }
+
+    fn fetch(&self) -> Option<FilterState> {
+        Some(lock(&self.state).0.clone())
+    }
+}

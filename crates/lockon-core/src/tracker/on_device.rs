@@ -1,0 +1,253 @@
+//! Targets whose filters lie on the device that decoded the pictures.
+//!
+//! All of a frame are followed together: the device looks at the wide windows of all, then at the narrow
+//! ones, and then learns. Between these the host decides, target by target, as it does with its own filters.
+//! Targets that are searched for come one after the other.
+
+use super::eye::{Sight, see_on_device, tables};
+use super::sample::Window;
+use super::target::{Pursuit, Scene, Target};
+use super::workplaces::Workplace;
+use crate::frame::Frame;
+use crate::frame::correlator::{Correlator, Lesson, Tables};
+
+/// The device that has the filters of a tracker's targets, if any has them.
+#[derive(Default)]
+pub(super) struct OnDevice {
+    correlator: Option<Box<dyn Correlator>>,
+    tables: Option<Tables>,
+    /// What is seen of each target: in the wide window, and in the narrow one of another size and as it is.
+    sights: Vec<[Sight; 3]>,
+}
+
+impl OnDevice {
+    /// Takes in where the next frame lies: the filters go there.
+    pub(super) fn take(&mut self, targets: &mut [Target], frame: &Frame) {
+        let surface = frame.picture.surface();
+        let sees = |device: &dyn Correlator| surface.is_some_and(|surface| device.sees(surface));
+        if self.correlator.as_deref().is_some_and(|device| !sees(device)) {
+            for target in &mut *targets {
+                target.move_to(None);
+            }
+            self.correlator = None;
+        }
+        if let (None, Some(surface)) = (&self.correlator, surface) {
+            self.correlator = surface.correlator(self.tables.get_or_insert_with(tables));
+        }
+        if let Some(device) = &self.correlator {
+            for target in targets {
+                target.move_to(Some(&**device));
+            }
+        }
+    }
+
+    /// True if filters lie on a device.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.correlator.is_some()
+    }
+
+    /// Follows all targets into a frame. `gather` collects the places of a target's rivals.
+    pub(super) fn step(
+        &mut self,
+        targets: &mut [Target],
+        scene: &Scene,
+        gather: impl Fn(&mut Vec<Window>, &Target),
+        Workplace { eyes, rivals }: &mut Workplace,
+    ) {
+        let Self { correlator: Some(device), sights, .. } = self else { return };
+        let Some(surface) = scene.frame.picture.surface() else { return };
+        let frame = scene.frame;
+        // Those that are followed, and whose filters the device had room for.
+        let mut followed: Vec<(usize, Pursuit)> = Vec::with_capacity(targets.len());
+        for (index, target) in targets.iter_mut().enumerate() {
+            if target.is_on_device()
+                && let Some(pursuit) = target.begin(scene)
+            {
+                followed.push((index, pursuit));
+            } else {
+                gather(rivals, target);
+                target.step(scene, rivals, eyes);
+            }
+        }
+        sights.resize_with(sights.len().max(followed.len()), || std::array::from_fn(|_| Sight::new()));
+        let wide = followed.iter().zip(&mut *sights);
+        let wide = wide.filter_map(|((index, pursuit), [wide, ..])| targets[*index].wide_look(pursuit, wide));
+        see_on_device(frame, &mut wide.collect::<Vec<_>>());
+        for ((index, pursuit), [wide, ..]) in followed.iter_mut().zip(&mut *sights) {
+            let target = &mut targets[*index];
+            gather(rivals, target);
+            target.find(frame, pursuit, rivals, wide);
+        }
+        let narrow = followed.iter().zip(&mut *sights);
+        let narrow =
+            narrow.filter_map(|((index, _), [_, other, same])| targets[*index].narrow_looks([other, same]));
+        see_on_device(frame, &mut narrow.flatten().collect::<Vec<_>>());
+        let mut learnt = Vec::with_capacity(followed.len());
+        for ((index, pursuit), [wide, other, same]) in followed.iter().zip(&mut *sights) {
+            let target = &mut targets[*index];
+            gather(rivals, target);
+            target.sharpen(frame, pursuit, rivals, other.peak(), same);
+            learnt.push(target.decide(scene, pursuit, wide, &mut eyes.looker));
+        }
+        let places = followed.iter().zip(&learnt).zip(&*sights);
+        let lessons = places.flat_map(|(((index, _), places), [wide, _, same])| {
+            let lessons = |places| targets[*index].lessons(places, [wide, same]);
+            places.as_ref().map_or([None, None], lessons)
+        });
+        let lessons: Vec<Lesson<'_>> = lessons.flatten().collect();
+        device.learn(surface, &lessons);
+        drop(lessons);
+        for (index, pursuit) in &followed {
+            let target = &mut targets[*index];
+            gather(rivals, target);
+            target.reconsider(scene, pursuit, rivals, eyes);
+            target.rate();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use crate::config::{Moment, TrackSpec};
+    use crate::error::Result;
+    use crate::frame::correlator::{Correlator, Tables};
+    use crate::frame::{
+        Circumstances, Frame, FrameMeta, Picture, PixelFormat, Plane, PlaneRef, Rect, Size, VideoFormat,
+    };
+    use crate::ports::Follow;
+    use crate::reference::surface::OnDevice;
+    use crate::results::{Track, TrackState};
+    use crate::surface::{Grid, Surface};
+    use crate::tracker::{HostCorrelator, Tracker};
+
+    const SIZE: Size = Size { width: 200, height: 144 };
+
+    /// A picture in memory.
+    struct Planes(Vec<Plane>);
+
+    impl Picture for Planes {
+        fn plane(&self, index: usize) -> PlaneRef<'_> {
+            self.0[index].as_ref()
+        }
+    }
+
+    /// A picture on a device that keeps filters.
+    struct WithFilters(OnDevice);
+
+    impl Picture for WithFilters {
+        fn plane(&self, index: usize) -> PlaneRef<'_> {
+            self.0.plane(index)
+        }
+
+        fn surface(&self) -> Option<&(dyn Surface + 'static)> {
+            Some(self)
+        }
+    }
+
+    impl Surface for WithFilters {
+        fn fetch(&self, rect: Rect) -> Plane {
+            self.0.fetch(rect)
+        }
+
+        fn shrink(&self, factor: usize, means: &mut [u8]) {
+            self.0.shrink(factor, means);
+        }
+
+        fn sample(&self, grids: &[Grid], samples: &mut [u8]) {
+            Surface::sample(&self.0, grids, samples);
+        }
+
+        fn correlator(&self, _: &Tables) -> Option<Box<dyn Correlator>> {
+            Some(Box::new(HostCorrelator::default()))
+        }
+
+        fn check(&self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Two squares of different texture and colour on ground with texture. The first one turns back, the
+    /// second one is covered for a while.
+    fn planes(index: usize) -> Vec<Plane> {
+        let texture = |x: usize, y: usize, seed: usize| (x / 3 * 7919 + y / 3 * 104_729 + seed * 31) % 97;
+        let back_and_forth = if index < 30 { 2 * index } else { 120 - 2 * index };
+        let first = (30 + back_and_forth, 30 + index / 2);
+        let second = (140 - index, 96);
+        let is_covered = (24..38).contains(&index);
+        let square = |x: usize, y: usize| {
+            let inside =
+                |(left, top): (usize, usize)| (left..left + 24).contains(&x) && (top..top + 24).contains(&y);
+            let place = |(left, top): (usize, usize)| (x - left, y - top);
+            if inside(first) {
+                Some((place(first), 1))
+            } else if inside(second) && !is_covered {
+                Some((place(second), 2))
+            } else {
+                None
+            }
+        };
+        let luma = |x: usize, y: usize| match square(x, y) {
+            Some(((x, y), seed)) => 60 + texture(x, y, seed) as u8,
+            None => 120 + texture(x, y, 0) as u8 / 2,
+        };
+        let chroma =
+            |of: [u8; 3]| move |x: usize, y: usize| square(2 * x, 2 * y).map_or(of[0], |(_, seed)| of[seed]);
+        let plane = |size: Size, value: &dyn Fn(usize, usize) -> u8| {
+            Plane::from_vec((0..size.area()).map(|i| value(i % size.width, i / size.width)).collect(), size)
+        };
+        let half = Size::new(SIZE.width / 2, SIZE.height / 2);
+        vec![plane(SIZE, &luma), plane(half, &chroma([128, 150, 110])), plane(half, &chroma([120, 100, 160]))]
+    }
+
+    /// The tracks of all frames; those that `is_there` says lie on a device.
+    fn followed(is_there: impl Fn(usize) -> bool) -> Vec<Vec<Track>> {
+        let pixels = PixelFormat::from_name("I420").unwrap();
+        let format =
+            VideoFormat { size: SIZE, pixels, frame_rate: (25, 1), pixel_aspect: (1, 1), colorimetry: None };
+        let boxes = [Rect::new(30, 30, 24, 24), Rect::new(140, 96, 24, 24)];
+        let specs = boxes.map(|rect| TrackSpec::new(rect, Moment::Frame(0)));
+        let mut tracker = Tracker::new(&specs);
+        let frames = (0..60).map(|index| {
+            let planes: Arc<dyn Picture> = Arc::new(Planes(planes(index)));
+            let picture: Arc<dyn Picture> =
+                if is_there(index) { Arc::new(WithFilters(OnDevice::new(planes, &format))) } else { planes };
+            let meta =
+                FrameMeta { index: index as u64, pts_ns: None, duration_ns: None, arrived: Instant::now() };
+            let frame = Frame {
+                meta,
+                circumstances: Circumstances::default(),
+                format: Arc::new(format.clone()),
+                picture,
+            };
+            let mut tracks = Vec::new();
+            tracker.step(&frame, &[], &mut tracks);
+            tracks
+        });
+        frames.collect()
+    }
+
+    #[test]
+    fn targets_on_a_device_are_followed_as_on_the_host() {
+        let on_host = followed(|_| false);
+        let states = |id: u32| {
+            let of = move |tracks: &Vec<Track>| {
+                tracks.iter().find(|track| track.id == id).map(|track| track.state)
+            };
+            on_host.iter().filter_map(of).collect::<Vec<_>>()
+        };
+        assert!(states(1).iter().all(|state| *state == TrackState::Tracked), "{:?}", states(1));
+        assert!(states(2).contains(&TrackState::Lost), "it is covered: {:?}", states(2));
+        assert_eq!(followed(|_| true), on_host);
+    }
+
+    #[test]
+    fn filters_move_with_the_pictures_and_go_on_as_they_were() {
+        let on_host = followed(|_| false);
+        // Also in frames in which something is kept, or gone back to.
+        assert_eq!(followed(|index| index % 14 < 7), on_host);
+        assert_eq!(followed(|index| index % 3 > 0), on_host);
+    }
+}
