@@ -94,9 +94,7 @@ __device__ __forceinline__ unsigned sample(const Grid& grid, int column, int row
   return sum >> 16;
 }
 
-// Writes the samples of grids. Grid (samples / BLOCK of the largest, grids), block BLOCK.
-extern "C" __global__ void sample_grids(const Grids grids, unsigned char* samples) {
-  const Grid& grid = grids.grid[blockIdx.y];
+__device__ __forceinline__ void sample_grid(const Grid& grid, unsigned char* samples) {
   const int place = blockIdx.x * BLOCK + threadIdx.x;
   if (place >= grid.side * grid.side) return;
   // Neighbours write neighbours: the samples of a group stand together.
@@ -120,6 +118,16 @@ extern "C" __global__ void sample_grids(const Grids grids, unsigned char* sample
   }
   const int line = row * grid.side * grid.across + (group * grid.across + grid.index) * length;
   samples[grid.at + line + in_group] = (unsigned char)value;
+}
+
+// Writes the samples of grids. Grid (samples / BLOCK of the largest, grids), block BLOCK.
+extern "C" __global__ void sample_grids(const Grids grids, unsigned char* samples) {
+  sample_grid(grids.grid[blockIdx.y], samples);
+}
+
+// The same of any number of grids in memory.
+extern "C" __global__ void sample_listed_grids(const Grid* grids, unsigned char* samples) {
+  sample_grid(grids[blockIdx.y], samples);
 }
 
 // Writes the means of squares of `factor` x `factor` pixels, rounded half up, `width` of them a row. Grid

@@ -1,5 +1,5 @@
-//! Times the kernels on this machine, and checks each against the definition before its time counts; compares
-//! each mode of the texture unit with a model of it.
+//! Times the kernels on this machine, and checks each against the definition before its time counts; follows
+//! boxes on the host and on a GPU; compares each mode of the texture unit with a model of it.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -13,12 +13,14 @@ use lockon_core::backend::{Backend, Options, Standing, cpu as cpu_backend};
 use lockon_core::config::BackendChoice;
 use lockon_core::frame::Size;
 
+use follow::FollowRequest;
 use plan::{BenchRequest, Work, check_request};
 use table::Report;
 
 mod check;
 mod cpu;
 mod device;
+mod follow;
 mod gpu;
 mod peers;
 mod plan;
@@ -47,6 +49,8 @@ struct Args {
 enum Command {
     /// Time every kernel, after checking its result against the definition
     Kernels(BenchRequest),
+    /// Follow boxes through frames on the host and on a GPU, compare the tracks, and time both
+    Follow(FollowRequest),
     /// Read textures in every mode that CUDA has on GPU 0, and compare the results with a model of the
     /// texture unit; exit code 1 if one differs
     Textures {
@@ -59,6 +63,7 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Args::parse().command {
         Command::Kernels(request) => kernels(&request).map(|()| true),
+        Command::Follow(request) => follow::follow(&request).map(|()| true),
         Command::Textures { words } => textures::show(&words).map_err(Into::into),
     };
     match done {

@@ -47,6 +47,7 @@ use surface::DevicePicture;
 use threshold::Thresholder;
 
 #[doc(hidden)]
+mod correlation;
 pub mod driver;
 mod fused;
 mod mma;

@@ -9,6 +9,7 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use super::correlation::{Correlation, DeviceCorrelator};
 use super::driver::{
     self, DeviceBuffer, Event, Gpu, Kernel, Pinned, PinnedBuffer, Priority, Rows, Stream, arg, ptx,
 };
@@ -17,19 +18,20 @@ use super::overlay::DevicePainter;
 use super::shared::{constant, pod_structure};
 use lockon_core::device_memory::{DeviceMemory, DevicePlane, PinnedMemory, SurfaceDevice};
 use lockon_core::error::{DeviceFault, Error, Result};
+use lockon_core::frame::correlator::{Correlator, Tables};
 use lockon_core::frame::{Picture, Plane, PlaneRef, Rect, Size, VideoFormat};
 use lockon_core::locks::{Ranked, lock};
 use lockon_core::overlay::Drawing;
 use lockon_core::surface::{self, Surface, Traffic, Turn};
 
 const PTX: &str = include_str!("../ptx/surface.ptx");
-const BLOCK: usize = constant(PTX, "BLOCK");
+pub(super) const BLOCK: usize = constant(PTX, "BLOCK");
 const MAX_GRIDS: usize = constant(PTX, "MAX_GRIDS");
 
 /// `Grid` of `kernels/surface.cu`.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
-struct Grid {
+pub(super) struct Grid {
     pixels: u64,
     pitch: i32,
     step: i32,
@@ -74,10 +76,12 @@ pod_structure!(Grid, 96 bytes {
 pub struct Opened(Arc<Shared>);
 
 /// The state that all pictures on a device share.
-struct Shared {
-    gpu: Gpu,
-    traffic: Traffic,
+pub(super) struct Shared {
+    pub(super) gpu: Gpu,
+    pub(super) traffic: Traffic,
     kernels: OnceLock<SurfaceKernels>,
+    /// What looks of filters need; none where the device is too small for them.
+    pub(super) correlation: OnceLock<Option<Correlation>>,
     /// Room for those who ask, one each.
     rooms: Mutex<Vec<Room>>,
     /// Whole planes on the host that are no longer in use.
@@ -90,8 +94,9 @@ struct Shared {
     has_told: [OnceLock<()>; 2],
 }
 
-struct SurfaceKernels {
+pub(super) struct SurfaceKernels {
     sample: Kernel,
+    pub(super) sample_listed: Kernel,
     shrink: Kernel,
     narrow: Kernel,
 }
@@ -130,6 +135,7 @@ impl Opened {
             gpu: Gpu::open(number)?,
             traffic: traffic.clone(),
             kernels: OnceLock::new(),
+            correlation: OnceLock::new(),
             rooms: Mutex::default(),
             planes: Ranked::default(),
             painter: Ranked::default(),
@@ -202,13 +208,14 @@ impl AsMut<[u8]> for HostBytes {
 }
 
 impl Shared {
-    fn kernels(&self) -> Result<&SurfaceKernels> {
+    pub(super) fn kernels(&self) -> Result<&SurfaceKernels> {
         if let Some(kernels) = self.kernels.get() {
             return Ok(kernels);
         }
         let module = self.gpu.share(ptx!("surface"))?;
         let kernels = SurfaceKernels {
             sample: module.kernel("sample_grids")?,
+            sample_listed: module.kernel("sample_listed_grids")?,
             shrink: module.kernel("shrink")?,
             narrow: module.kernel("narrow")?,
         };
@@ -263,7 +270,7 @@ enum OnHost {
 
 /// A picture on a device of ours.
 pub(super) struct DevicePicture {
-    device: Arc<Shared>,
+    pub(super) device: Arc<Shared>,
     planes: Vec<Rectangle>,
     /// Passed when the picture is finished, if it may not be yet.
     finished: Option<Event>,
@@ -338,11 +345,11 @@ impl DevicePicture {
     }
 
     /// Makes later work in a stream wait until the picture is finished.
-    fn begin(&self, stream: &Stream) -> Result<()> {
+    pub(super) fn begin(&self, stream: &Stream) -> Result<()> {
         self.finished.as_ref().map_or(Ok(()), |finished| stream.wait_for(finished))
     }
 
-    fn packed(&self, grid: &surface::Grid, at: usize) -> Grid {
+    pub(super) fn packed(&self, grid: &surface::Grid, at: usize) -> Grid {
         let surface::Grid { plane, first, step, columns, rows, side, turn, groups, across, index, .. } =
             *grid;
         let Rectangle { rows: Rows { address, pitch }, size } = self.planes[plane];
@@ -461,7 +468,7 @@ impl DevicePicture {
     }
 
     /// Keeps the first error; the answer is the default for pictures that cannot be read.
-    fn note(&self, error: Error) {
+    pub(super) fn note(&self, error: Error) {
         let fault = match error {
             Error::Backend { fault, .. } => fault,
             other => DeviceFault::Other(other.to_string()),
@@ -626,6 +633,13 @@ impl Surface for DevicePicture {
             self.note(error);
             samples.fill(0);
         }
+    }
+
+    fn correlator(&self, tables: &Tables) -> Option<Box<dyn Correlator>> {
+        DeviceCorrelator::open(&self.device, tables)
+            .inspect_err(|error| tracing::warn!("targets are followed on the host: {error}"))
+            .ok()?
+            .map(|correlator| Box::new(correlator) as Box<dyn Correlator>)
     }
 
     fn check(&self) -> Result<()> {

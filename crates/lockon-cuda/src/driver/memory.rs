@@ -36,6 +36,12 @@ pod!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 // SAFETY: nothing lies between the elements of an array.
 unsafe impl<T: Pod, const N: usize> Pod for [T; N] {}
 
+/// The bytes of numbers.
+pub(crate) fn bytes_of<T: Pod>(numbers: &[T]) -> &[u8] {
+    // SAFETY: they lie there without padding between or within them (`Pod`), and any byte is a `u8`.
+    unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
+}
+
 /// Kinds of page-locked memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pinned {

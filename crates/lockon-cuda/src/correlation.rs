@@ -1,0 +1,858 @@
+//! The tracker's filters in the device's memory, and their looks at pictures there, done by
+//! kernels/correlation.cu.
+//!
+//! Each tracker has a [`DeviceCorrelator`]: a stream in which its looks and its lessons run in order. A call
+//! of `respond` copies what it asks to the device, samples all windows in one launch, looks at them in
+//! another, and waits; the answers are written into page-locked memory, 16 kB a look. `learn` does not wait.
+
+#![expect(unsafe_code, reason = "launching a kernel: what it reads and writes are addresses without lengths")]
+
+use std::any::Any;
+use std::sync::Arc;
+
+use lockon_core::error::{Error, Result};
+use lockon_core::frame::correlator::{
+    BINS, CHANNELS, COLOUR_SIDE, Correlator, FilterState, GRID, HALF, KEPT, Learnt, Lesson, Look,
+    PlacedFilter, Spectrum, Tables,
+};
+use lockon_core::locks::Ranked;
+use lockon_core::surface::Surface;
+
+use super::driver::{DeviceBuffer, Kernel, Pinned, PinnedBuffer, Priority, Rows, Stream, arg, bytes_of, ptx};
+use super::shared::{constant, pod_structure};
+use super::surface::{BLOCK, DevicePicture, Shared};
+
+const PTX: &str = include_str!("../ptx/correlation.ptx");
+const THREADS: usize = constant(PTX, "THREADS");
+const PATCH_BYTES: usize = constant(PTX, "PATCH_BYTES");
+const LOOK_SHARED_BYTES: usize = constant(PTX, "LOOK_SHARED_BYTES");
+const LEARN_SHARED_BYTES: usize = constant(PTX, "LEARN_SHARED_BYTES");
+const SIDE: usize = constant(PTX, "SIDE");
+const TABLES: usize = constant(PTX, "TABLES");
+
+/// A filter's parts in memory, in floats; see the kernels.
+const LEARNT: usize = constant(PTX, "LEARNT");
+const TOP: usize = constant(PTX, "TOP");
+const ANCHOR: usize = constant(PTX, "ANCHOR");
+const WEIGHTS: usize = constant(PTX, "WEIGHTS");
+const LABEL: usize = constant(PTX, "LABEL");
+const NUMBERS: usize = constant(PTX, "NUMBERS");
+const KEPT_STATES: usize = constant(PTX, "KEPT_STATES");
+const FILTER: usize = constant(PTX, "FILTER");
+
+const FREQUENCIES: usize = GRID * HALF;
+const SPECTRUM: usize = FREQUENCIES * CHANNELS;
+const _: () = assert!(
+    SPECTRUM == constant(PTX, "SPECTRUM")
+        && COLOUR_SIDE == constant(PTX, "COLOUR_SIDE")
+        && KEPT * LEARNT == constant(PTX, "SAMPLE") - KEPT_STATES
+);
+
+/// ADMM's weight of g = h in its first round.
+const PENALTY: f32 = 1.0;
+
+/// Bytes of the answers to a look: responses, colours, bins.
+const RESPONSES_BYTES: usize = 4 * GRID * GRID;
+const ANSWER_BYTES: usize = 2 * RESPONSES_BYTES + 2 * COLOUR_SIDE * COLOUR_SIDE;
+
+/// Grids of a look: luma and two of chroma.
+const GRIDS: usize = 3;
+
+/// `Look` of the kernels.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+struct PackedLook {
+    filter: u64,
+    patch: u64,
+    probabilities: u64,
+    responses: u64,
+    colours: u64,
+    bins: u64,
+    has_chroma: i32,
+    is_wide: i32,
+    half: [i32; 2],
+    is_learnt: i32,
+    unused: i32,
+}
+
+pod_structure!(PackedLook, 72 bytes {
+    filter: u64,
+    patch: u64,
+    probabilities: u64,
+    responses: u64,
+    colours: u64,
+    bins: u64,
+    has_chroma: i32 = 48,
+    is_wide: i32,
+    half: [i32; 2],
+    is_learnt: i32 = 64,
+    unused: i32,
+});
+
+/// `Lesson` of the kernels.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct PackedLesson {
+    filter: u64,
+    rows: [[f32; 2]; GRID],
+    columns: [[f32; 2]; HALF],
+}
+
+pod_structure!(PackedLesson, 400 bytes {
+    filter: u64,
+    rows: [[f32; 2]; GRID] = 8,
+    columns: [[f32; 2]; HALF] = 264,
+});
+
+/// The kernels, and the tables that they read.
+pub(super) struct Correlation {
+    look: Kernel,
+    learn: Kernel,
+    tables: DeviceBuffer<f32>,
+}
+
+impl Correlation {
+    /// None if a block cannot have as much shared memory as it needs.
+    fn load(device: &Shared, tables: &Tables) -> Result<Option<Self>> {
+        let gpu = &device.gpu;
+        if gpu.max_shared_bytes()? < LOOK_SHARED_BYTES {
+            return Ok(None);
+        }
+        let module = gpu.share(ptx!("correlation"))?;
+        let Tables { turns, tapers, names } = tables;
+        let names = names.iter().map(|bells| bells.as_flattened());
+        let parts = [turns.as_flattened(), &tapers[0], &tapers[1]].into_iter().chain(names);
+        let numbers: Vec<f32> = parts.flatten().copied().collect();
+        assert_eq!(numbers.len(), TABLES, "tables for the kernels");
+        let mut there = gpu.alloc("tables of the tracker", TABLES)?;
+        gpu.stream(Priority::High)?.upload_now(&numbers, &mut there)?;
+        Ok(Some(Self { look: module.kernel("look")?, learn: module.kernel("learn")?, tables: there }))
+    }
+}
+
+/// The filters of one tracker.
+pub(super) struct DeviceCorrelator(Arc<Lane>);
+
+/// What the filters of a tracker share.
+struct Lane {
+    device: Arc<Shared>,
+    work: Ranked<Work, 110>,
+}
+
+/// A stream and its buffers. They grow to what is asked.
+struct Work {
+    stream: Stream,
+    asked: Both,
+    lessons: Both,
+    patches: Option<DeviceBuffer<u8>>,
+    answers: Option<PinnedBuffer<u8>>,
+    /// Lessons were begun, and nothing was waited for since.
+    is_learning: bool,
+    /// Room of filters that are gone.
+    spare: Vec<DeviceBuffer<f32>>,
+    /// The first error that could not be reported.
+    failure: Option<Error>,
+}
+
+/// Bytes on the host that are copied to the device.
+#[derive(Default)]
+struct Both(Option<(PinnedBuffer<u8>, DeviceBuffer<u8>)>);
+
+impl Both {
+    /// Copies what `parts` have, one after the other, without waiting. Returns where it lies.
+    ///
+    /// # Safety
+    /// The last copy is done, and nothing on the device reads it any more.
+    unsafe fn upload(&mut self, device: &Shared, stream: &Stream, parts: &[&[u8]]) -> Result<u64> {
+        let length = parts.iter().map(|part| part.len()).sum();
+        let at = self.address(device, length)?;
+        let Some((here, there)) = &mut self.0 else { return Ok(at) };
+        let mut rest = here.as_mut_slice();
+        for part in parts {
+            let (to, after) = rest.split_at_mut(part.len());
+            to.copy_from_slice(part);
+            rest = after;
+        }
+        device.traffic.add_up(length);
+        // SAFETY: the host writes here again only when the copy is done, as the caller promises; the buffer
+        // lives as long as the stream.
+        unsafe { stream.upload(here, there, length)? };
+        Ok(at)
+    }
+}
+
+impl DeviceCorrelator {
+    /// None if the device is too small for it.
+    pub(super) fn open(device: &Arc<Shared>, tables: &Tables) -> Result<Option<Self>> {
+        if device.correlation.get().is_none() {
+            let loaded = Correlation::load(device, tables)?;
+            device.correlation.get_or_init(|| loaded);
+        }
+        if matches!(device.correlation.get(), Some(None)) {
+            return Ok(None);
+        }
+        let work = Work {
+            stream: device.gpu.stream(Priority::High)?,
+            asked: Both::default(),
+            lessons: Both::default(),
+            patches: None,
+            answers: None,
+            is_learning: false,
+            spare: Vec::new(),
+            failure: None,
+        };
+        Ok(Some(Self(Arc::new(Lane { device: device.clone(), work: Ranked::new(work) }))))
+    }
+}
+
+impl Lane {
+    fn correlation(&self) -> &Correlation {
+        self.device.correlation.get().and_then(Option::as_ref).expect("loaded before the first lane")
+    }
+
+    fn try_respond(&self, picture: &DevicePicture, looks: &mut [Look<'_>]) -> Result<()> {
+        let Self { device, work } = self;
+        let mut work = work.lock();
+        let Work { stream, asked, patches, answers, is_learning, failure, .. } = &mut *work;
+        if let Some(error) = failure.take() {
+            return Err(error);
+        }
+        let count = looks.len();
+        let patches = match patches {
+            Some(patches) if patches.len() >= count * PATCH_BYTES => patches,
+            patches => patches.insert(device.gpu.alloc("windows", count * PATCH_BYTES)?),
+        };
+        let answers = match answers {
+            Some(answers) if answers.len() >= count * ANSWER_BYTES => answers,
+            answers => {
+                answers.insert(device.gpu.alloc_pinned("answers", count * ANSWER_BYTES, Pinned::Plain)?)
+            }
+        };
+        let grids = looks.iter().enumerate().flat_map(|(index, look)| {
+            let first = index * PATCH_BYTES;
+            look.grids.iter().map(move |grid| picture.packed(grid, first + grid.at))
+        });
+        let grids: Vec<_> = grids.collect();
+        let tables: Vec<&[u8]> = looks.iter().map(|look| bytes_of(look.probabilities)).collect();
+        // Looks come first, and have the addresses of tables, which come last.
+        let places = [size_of::<PackedLook>() * count, size_of_val(&*grids)];
+        let from = answers.device_address();
+        let packed = |at: u64| {
+            let pack = |(index, look): (usize, &Look<'_>)| {
+                let answer = from + (index * ANSWER_BYTES) as u64;
+                let after = |wanted: bool, bytes: usize| if wanted { answer + bytes as u64 } else { 0 };
+                PackedLook {
+                    filter: DeviceFilter::of(look.filter).address(),
+                    patch: patches.address_of(index * PATCH_BYTES),
+                    probabilities: at + (places[0] + places[1] + 4 * BINS * index) as u64,
+                    responses: answer,
+                    colours: after(look.colours.is_some(), RESPONSES_BYTES),
+                    bins: after(look.bins.is_some(), 2 * RESPONSES_BYTES),
+                    has_chroma: i32::from(look.grids.len() == GRIDS),
+                    is_wide: i32::from(look.is_wide),
+                    half: [look.half.0 as i32, look.half.1 as i32],
+                    is_learnt: i32::from(look.is_learnt),
+                    unused: 0,
+                }
+            };
+            looks.iter().enumerate().map(pack).collect::<Vec<_>>()
+        };
+        picture.begin(stream)?;
+        let at = asked.address(device, places[0] + places[1] + 4 * BINS * count)?;
+        let packed = packed(at);
+        let mut parts = vec![bytes_of(&packed), bytes_of(&grids)];
+        parts.extend(tables);
+        let Correlation { look: kernel, tables, .. } = self.correlation();
+        let sample = &device.kernels()?.sample_listed;
+        let mut ask = || {
+            // SAFETY: `respond` waited for the last copy and the kernels that read it, as it does below.
+            unsafe { asked.upload(device, stream, &parts)? };
+            let (listed, into) = (at + places[0] as u64, patches.address());
+            let blocks = [(SIDE * SIDE).div_ceil(BLOCK), grids.len(), 1];
+            // SAFETY: these are the kernel's arguments: grids whose samples lie in `patches`, of planes of
+            // the picture, which the caller keeps until the wait below.
+            unsafe { stream.launch(sample, blocks, [BLOCK, 1, 1], 0, &mut [arg(&listed), arg(&into)])? };
+            let (looks, tables) = (at, tables.address());
+            let arguments = &mut [arg(&looks), arg(&tables)];
+            // SAFETY: these are the kernel's arguments. It reads what was copied, patches and filters of this
+            // lane, which live, and writes `ANSWER_BYTES` of each look to `answers`, which is kept and not
+            // touched until the wait below.
+            unsafe { stream.launch(kernel, [count, 1, 1], [THREADS, 1, 1], LOOK_SHARED_BYTES, arguments) }
+        };
+        let begun = ask();
+        // Also after a failure: started work may still write.
+        let waited = stream.wait();
+        begun.and(waited)?;
+        *is_learning = false;
+        device.traffic.add_down(count * ANSWER_BYTES);
+        let (answers, _) = answers.as_slice().as_chunks::<ANSWER_BYTES>();
+        for (look, answer) in looks.iter_mut().zip(answers) {
+            let (responses, rest) = answer.split_at(RESPONSES_BYTES);
+            let (colours, bins) = rest.split_at(RESPONSES_BYTES);
+            read_floats(responses, look.responses);
+            if let Some(means) = &mut look.colours {
+                read_floats(colours, means);
+            }
+            if let Some(own) = &mut look.bins {
+                for (bin, &bytes) in own.iter_mut().zip(bins.as_chunks().0) {
+                    *bin = u16::from_ne_bytes(bytes);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn try_learn(&self, lessons: &[Lesson<'_>]) -> Result<()> {
+        let Self { device, work } = self;
+        let mut work = work.lock();
+        let Work { stream, lessons: asked, is_learning, .. } = &mut *work;
+        if *is_learning {
+            stream.wait()?;
+        }
+        let pack = |lesson: &Lesson<'_>| PackedLesson {
+            filter: DeviceFilter::of(lesson.filter).address(),
+            rows: lesson.rows.map(|(cos, sin)| [cos, sin]),
+            columns: lesson.columns.map(|(cos, sin)| [cos, sin]),
+        };
+        let packed: Vec<_> = lessons.iter().map(pack).collect();
+        // SAFETY: the last copy and the kernel that read it were waited for, above or in `respond`.
+        let at = unsafe { asked.upload(device, stream, &[bytes_of(&packed)])? };
+        *is_learning = true;
+        let Correlation { learn, tables, .. } = self.correlation();
+        let tables = tables.address();
+        let arguments = &mut [arg(&at), arg(&tables)];
+        // SAFETY: these are the kernel's arguments: what was copied, and filters of this lane, which live.
+        unsafe { stream.launch(learn, [packed.len(), 1, 1], [THREADS, 1, 1], LEARN_SHARED_BYTES, arguments) }
+    }
+
+    fn try_place(self: &Arc<Self>, filter: &FilterState) -> Result<DeviceFilter> {
+        let mut work = self.work.lock();
+        let mut memory = match work.spare.pop() {
+            Some(memory) => memory,
+            None => self.device.gpu.alloc("a filter of the tracker", FILTER)?,
+        };
+        let FilterState { learnt, anchor, outside, label, memory: drawn, power, kept } = filter;
+        let mut numbers = vec![0.0; KEPT_STATES + kept.len() * LEARNT];
+        write_learnt(learnt, &mut numbers);
+        write_spectrum(anchor, &mut numbers[ANCHOR..]);
+        for (weight, outside) in numbers[WEIGHTS..].iter_mut().zip(outside) {
+            *weight = 1.0 / (outside + PENALTY) * (1.0 / (GRID * GRID) as f32);
+        }
+        numbers[LABEL..][..FREQUENCIES].copy_from_slice(&label.0);
+        numbers[LABEL + FREQUENCIES..][..FREQUENCIES].copy_from_slice(&label.1);
+        numbers[NUMBERS..][..3].copy_from_slice(&[drawn.last, drawn.first, *power]);
+        for (state, numbers) in kept.iter().zip(numbers[KEPT_STATES..].chunks_exact_mut(LEARNT)) {
+            write_learnt(state, numbers);
+        }
+        work.stream.upload_now(&numbers, &mut memory)?;
+        let (outside, label, drawn) = (outside.clone(), label.clone(), *drawn);
+        let kept = (0..kept.len()).collect();
+        let correlator = DeviceCorrelator(self.clone());
+        Ok(DeviceFilter { correlator, memory: Some(memory), kept, outside, label, drawn, power: *power })
+    }
+}
+
+impl Both {
+    /// Where so many bytes will lie.
+    fn address(&mut self, device: &Shared, length: usize) -> Result<u64> {
+        if self.0.as_ref().is_none_or(|both| both.0.len() < length) {
+            let length = length.next_power_of_two();
+            let here = device.gpu.alloc_pinned("what a tracker asks", length, Pinned::Plain)?;
+            self.0 = Some((here, device.gpu.alloc("what a tracker asks", length)?));
+        }
+        Ok(self.0.as_ref().map_or(0, |both| both.1.address()))
+    }
+}
+
+fn read_floats(bytes: &[u8], numbers: &mut [f32]) {
+    for (number, &bytes) in numbers.iter_mut().zip(bytes.as_chunks().0) {
+        *number = f32::from_ne_bytes(bytes);
+    }
+}
+
+fn write_spectrum(spectrum: &Spectrum, numbers: &mut [f32]) {
+    numbers[..SPECTRUM].copy_from_slice(spectrum.re.as_flattened());
+    numbers[SPECTRUM..][..SPECTRUM].copy_from_slice(spectrum.im.as_flattened());
+}
+
+fn read_spectrum(numbers: &[f32]) -> Spectrum {
+    let part = |from: usize| numbers[from..][..SPECTRUM].as_chunks().0.to_vec();
+    Spectrum { re: part(0), im: part(SPECTRUM) }
+}
+
+fn write_learnt(learnt: &Learnt, numbers: &mut [f32]) {
+    write_spectrum(&learnt.filter, numbers);
+    numbers[TOP] = learnt.top;
+}
+
+fn read_learnt(numbers: &[f32]) -> Learnt {
+    Learnt { filter: read_spectrum(numbers), top: numbers[TOP] }
+}
+
+impl Correlator for DeviceCorrelator {
+    fn sees(&self, surface: &(dyn Surface + 'static)) -> bool {
+        DevicePicture::of(&self.0.device.gpu, surface).is_some()
+    }
+
+    fn place(&self, filter: &FilterState) -> Option<Box<dyn PlacedFilter>> {
+        match self.0.try_place(filter) {
+            Ok(filter) => Some(Box::new(filter)),
+            Err(error) => {
+                tracing::warn!("a target is followed on the host: {error}");
+                None
+            }
+        }
+    }
+
+    fn respond(&self, surface: &(dyn Surface + 'static), looks: &mut [Look<'_>]) {
+        let picture = DevicePicture::of(&self.0.device.gpu, surface).expect("the picture that it sees");
+        if looks.is_empty() {
+            return;
+        }
+        if let Err(error) = self.0.try_respond(picture, looks) {
+            picture.note(error);
+            for Look { responses, colours, bins, .. } in looks {
+                responses.fill(0.0);
+                if let Some(colours) = colours {
+                    colours.fill(0.0);
+                }
+                if let Some(bins) = bins {
+                    bins.fill(0);
+                }
+            }
+        }
+    }
+
+    fn learn(&self, surface: &(dyn Surface + 'static), lessons: &[Lesson<'_>]) {
+        if lessons.is_empty() {
+            return;
+        }
+        if let Err(error) = self.0.try_learn(lessons)
+            && let Some(picture) = DevicePicture::of(&self.0.device.gpu, surface)
+        {
+            picture.note(error);
+        }
+    }
+}
+
+/// A filter in the memory of the device.
+struct DeviceFilter {
+    correlator: DeviceCorrelator,
+    /// Until it is dropped.
+    memory: Option<DeviceBuffer<f32>>,
+    /// The places of the states that are kept, oldest first.
+    kept: Vec<usize>,
+    /// What the device does not change.
+    outside: Vec<f32>,
+    label: (Vec<f32>, Vec<f32>),
+    drawn: lockon_core::frame::correlator::Memory,
+    power: f32,
+}
+
+impl DeviceFilter {
+    fn of(filter: &dyn PlacedFilter) -> &Self {
+        (filter as &dyn Any).downcast_ref().expect("a filter that this device has placed")
+    }
+
+    fn memory(&self) -> &DeviceBuffer<f32> {
+        self.memory.as_ref().expect("it is not dropped")
+    }
+
+    fn address(&self) -> u64 {
+        self.memory().address()
+    }
+
+    /// The place of a state that is kept.
+    fn kept_at(index: usize) -> usize {
+        KEPT_STATES + index * LEARNT
+    }
+
+    /// Copies a state within the filter, in its stream.
+    fn copy(&self, from: usize, to: usize) {
+        let mut work = self.correlator.0.work.lock();
+        let rows = |at: usize| Rows { address: self.memory().address_of(at), pitch: 4 * LEARNT };
+        // SAFETY: both lie in the filter's memory: `LEARNT` numbers at each of their places.
+        let copied = unsafe { work.stream.copy_rows(rows(from), rows(to), 4 * LEARNT, 1) };
+        if let Err(error) = copied {
+            work.failure.get_or_insert(error);
+        }
+    }
+}
+
+impl Drop for DeviceFilter {
+    fn drop(&mut self) {
+        // Those that come after it in the stream write it again.
+        self.correlator.0.work.lock().spare.extend(self.memory.take());
+    }
+}
+
+impl PlacedFilter for DeviceFilter {
+    fn correlator(&self) -> &dyn Correlator {
+        &self.correlator
+    }
+
+    fn keep(&mut self) {
+        let place = if self.kept.len() < KEPT { self.kept.len() } else { self.kept.remove(0) };
+        self.kept.push(place);
+        self.copy(0, Self::kept_at(place));
+    }
+
+    fn go_back(&mut self) {
+        if let Some(&oldest) = self.kept.first() {
+            self.copy(Self::kept_at(oldest), 0);
+        }
+        self.kept.clear();
+    }
+
+    fn fetch(&self) -> Option<FilterState> {
+        let mut numbers = vec![0.0; KEPT_STATES + KEPT * LEARNT];
+        let fetched = self.correlator.0.work.lock().stream.download_now(self.memory(), &mut numbers);
+        fetched.inspect_err(|error| tracing::warn!("a target's filter is lost: {error}")).ok()?;
+        Some(FilterState {
+            learnt: read_learnt(&numbers),
+            anchor: read_spectrum(&numbers[ANCHOR..]),
+            outside: self.outside.clone(),
+            label: self.label.clone(),
+            memory: self.drawn,
+            power: self.power,
+            kept: self.kept.iter().map(|&place| read_learnt(&numbers[Self::kept_at(place)..])).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use lockon_core::config::{Moment, TrackSpec};
+    use lockon_core::device_memory::{DeviceMemory, DevicePlane, SurfaceDevice};
+    use lockon_core::frame::correlator::{LUMA_SIDE, Memory};
+    use lockon_core::frame::{
+        Circumstances, Frame, FrameMeta, Picture, PixelFormat, Plane, PlaneRef, Rect, Size, VideoFormat,
+    };
+    use lockon_core::ports::Follow;
+    use lockon_core::reference::surface::OnDevice;
+    use lockon_core::results::{Track, TrackState};
+    use lockon_core::surface::{Grid, Turn};
+    use lockon_core::tracker::{HostCorrelator, Tracker};
+
+    use super::*;
+    use crate::driver::Gpu;
+    use crate::surface::Opened;
+    use crate::testing::{self, Random};
+
+    /// Planes on the host.
+    struct Planes(Vec<Plane>);
+
+    impl Picture for Planes {
+        fn plane(&self, index: usize) -> PlaneRef<'_> {
+            self.0[index].as_ref()
+        }
+    }
+
+    fn format(name: &str, size: Size) -> VideoFormat {
+        let pixels = PixelFormat::from_name(name).unwrap();
+        VideoFormat { size, pixels, frame_rate: (25, 1), pixel_aspect: (1, 1), colorimetry: None }
+    }
+
+    /// The same planes on the device.
+    fn upload(gpu: &Gpu, planes: &[Plane]) -> DeviceMemory {
+        let stream = gpu.stream(Priority::Normal).unwrap();
+        let bytes = planes.iter().flat_map(Plane::data).copied().collect::<Vec<_>>();
+        let mut buffer = gpu.alloc("a picture", bytes.len()).unwrap();
+        stream.upload_now(&bytes, &mut buffer).unwrap();
+        let mut at = 0;
+        let places = planes.iter().map(|plane| {
+            let address = buffer.address_of(at);
+            at += plane.size().area();
+            DevicePlane { address, stride: plane.size().width }
+        });
+        let places = places.collect();
+        // SAFETY: `buffer` has all planes, is kept, and no code writes to it.
+        unsafe { DeviceMemory::new(gpu.handle() as usize, places, None, Box::new(buffer)) }
+    }
+
+    fn planes(format: &VideoFormat, mut plane: impl FnMut(usize, Size) -> Plane) -> Vec<Plane> {
+        let sizes = (0..format.pixels.planes()).map(|index| format.pixels.plane_size(index, format.size));
+        sizes.enumerate().map(|(index, size)| plane(index, size)).collect()
+    }
+
+    fn number(random: &mut Random) -> f32 {
+        random.below(20_001) as f32 / 10_000.0 - 1.0
+    }
+
+    fn spectrum(random: &mut Random) -> Spectrum {
+        let mut part = || {
+            let cell = |random: &mut Random| std::array::from_fn(|_| number(random));
+            (0..FREQUENCIES).map(|_| cell(random)).collect()
+        };
+        Spectrum { re: part(), im: part() }
+    }
+
+    fn filter(random: &mut Random) -> FilterState {
+        let mut label = || (0..FREQUENCIES).map(|_| number(random)).collect();
+        let label = (label(), label());
+        FilterState {
+            learnt: Learnt { filter: spectrum(random), top: 0.5 + random.below(100) as f32 / 100.0 },
+            anchor: spectrum(random),
+            outside: (0..GRID * GRID).map(|_| [0.0, 100.0][random.below(2)]).collect(),
+            label,
+            memory: Memory { last: 40.0, first: 20.0 },
+            power: 3.0 + random.below(100) as f32,
+            kept: Vec::new(),
+        }
+    }
+
+    /// The grids of a window somewhere, also beyond the picture.
+    fn grids(random: &mut Random, format: &VideoFormat, has_chroma: bool) -> Vec<Grid> {
+        let turn = (random.below(2) == 0).then(|| {
+            let angle = random.below(628) as f64 / 100.0;
+            let fixed = |v: f64| (v * 65536.0) as i32;
+            let (sin, cos) = (fixed(angle.sin()), fixed(angle.cos()));
+            Turn { count: LUMA_SIDE * 3 / 2 + 2, right: (cos, sin), below: (-sin, cos) }
+        });
+        let step = random.log_uniform(20_000, 300_000) as i64;
+        let [x, y] = [format.size.width, format.size.height].map(|side| random.below(side) as i64 * 256);
+        let grid = |side: usize, groups, (plane, first, pixel): (usize, usize, usize), shift, at| {
+            let turn = turn.map(|turn| Turn { count: turn.count * side / LUMA_SIDE + 2, ..turn });
+            let count = turn.map_or(side, |turn| turn.count) as i64;
+            let step = (step * (LUMA_SIDE / side) as i64) >> shift;
+            let axis = |middle: i64| ((middle >> shift) - ((step * count) >> 9), step);
+            let (columns, rows) = (axis(x), axis(y));
+            Grid { plane, first, step: pixel, columns, rows, side, turn, groups, across: 1, index: 0, at }
+        };
+        let mut grids = vec![grid(LUMA_SIDE, 4, (0, 0, 1), 0, 0)];
+        let planes = [0, 1].map(|component| format.pixels.chroma_samples(component));
+        for (plane, at) in
+            planes.into_iter().flatten().zip([LUMA_SIDE * LUMA_SIDE, LUMA_SIDE * LUMA_SIDE * 5 / 4])
+        {
+            if has_chroma {
+                grids.push(grid(COLOUR_SIDE, 1, plane, format.pixels.x_shift as u32, at));
+            }
+        }
+        grids
+    }
+
+    /// What is asked in a look.
+    struct Asked {
+        grids: Vec<Grid>,
+        probabilities: Vec<f32>,
+        is_wide: bool,
+        half: (i64, i64),
+        has_place: bool,
+    }
+
+    type Answer = (Vec<u32>, Vec<u32>, Vec<u16>);
+
+    /// By what rows and columns are turned.
+    type Shift = ([(f32, f32); GRID], [(f32, f32); HALF]);
+
+    /// The answers to looks of filters, as bits; what was not asked for stays poisoned.
+    fn answers(
+        correlator: &dyn Correlator,
+        surface: &(dyn Surface + 'static),
+        filters: &[Box<dyn PlacedFilter>],
+        asked: &[Asked],
+    ) -> Vec<Answer> {
+        let cells = GRID * GRID;
+        let mut room: Vec<_> = asked
+            .iter()
+            .map(|_| (vec![7.5; cells], vec![7.5; cells], vec![7777; COLOUR_SIDE * COLOUR_SIDE]))
+            .collect();
+        let looks = asked.iter().zip(filters).zip(&mut room);
+        let looks = looks.map(|((asked, filter), (responses, colours, bins))| Look {
+            filter: &**filter,
+            grids: &asked.grids,
+            is_wide: asked.is_wide,
+            probabilities: &asked.probabilities,
+            half: asked.half,
+            is_learnt: true,
+            responses,
+            colours: asked.has_place.then_some(colours),
+            bins: asked.has_place.then_some(bins),
+        });
+        correlator.respond(surface, &mut looks.collect::<Vec<_>>());
+        let bits = |numbers: Vec<f32>| numbers.into_iter().map(f32::to_bits).collect();
+        room.into_iter().map(|(responses, colours, bins)| (bits(responses), bits(colours), bins)).collect()
+    }
+
+    #[test]
+    fn filters_on_the_device_respond_and_learn_as_the_hosts() {
+        let Some(gpu) = testing::gpu() else { return };
+        let device = Opened::open(0).unwrap();
+        let mut random = Random(23);
+        for (name, size) in
+            [("NV12", Size::new(211, 157)), ("I420", Size::new(640, 361)), ("GRAY8", Size::new(97, 64))]
+        {
+            let format = format(name, size);
+            let host = HostCorrelator::default();
+            let mut there: Option<Box<dyn Correlator>> = None;
+            let states: Vec<_> = (0..5).map(|_| filter(&mut random)).collect();
+            let mut filters: [Vec<Box<dyn PlacedFilter>>; 2] = Default::default();
+            for turn in 0..6 {
+                let smooth = turn % 2 == 0;
+                let planes = planes(&format, |_, size| {
+                    let mut plane = random.picture(size);
+                    if smooth {
+                        // Some flat parts, some edges.
+                        let width = size.width;
+                        for (i, value) in plane.data_mut().iter_mut().enumerate() {
+                            *value = ((i % width / 9 * 37 + i / width / 7 * 91) % 256) as u8;
+                        }
+                    }
+                    plane
+                });
+                let picture = device.adopt(upload(&gpu, &planes), &format).unwrap();
+                let definition = OnDevice::new(Arc::new(Planes(planes)), &format);
+                let surface = picture.surface().unwrap();
+                let there =
+                    there.get_or_insert_with(|| surface.correlator(&lockon_core::tracker::tables()).unwrap());
+                if turn == 0 {
+                    let place = |correlator: &dyn Correlator| {
+                        states.iter().map(|state| correlator.place(state).unwrap()).collect()
+                    };
+                    filters = [place(&host), place(&**there)];
+                }
+                let has_chroma = name != "GRAY8";
+                let asked: Vec<_> = (0..5)
+                    .map(|_| Asked {
+                        grids: grids(&mut random, &format, has_chroma),
+                        probabilities: (0..BINS).map(|_| random.below(1000) as f32 / 999.0).collect(),
+                        is_wide: random.below(2) == 0,
+                        half: (1 + random.below(30) as i64, 1 + random.below(30) as i64),
+                        has_place: random.below(4) > 0,
+                    })
+                    .collect();
+                let wanted = answers(&host, definition.surface().unwrap(), &filters[0], &asked);
+                let found = answers(&**there, surface, &filters[1], &asked);
+                surface.check().unwrap();
+                for (index, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
+                    let what = format!("{name} {size}, turn {turn}, look {index}");
+                    assert!(found.2 == wanted.2, "{what}: bins");
+                    assert!(found.1 == wanted.1, "{what}: colours");
+                    let off = found.0.iter().zip(&wanted.0).position(|(a, b)| a != b);
+                    assert_eq!(
+                        off,
+                        None,
+                        "{what}: responses {:?}",
+                        off.map(|at| [found.0[at], wanted.0[at]].map(f32::from_bits))
+                    );
+                }
+                let turned = |random: &mut Random| {
+                    let angle = random.below(628) as f32 / 100.0;
+                    (angle.cos(), angle.sin())
+                };
+                let shifts: Vec<Shift> = (0..5)
+                    .map(|_| {
+                        (
+                            std::array::from_fn(|_| turned(&mut random)),
+                            std::array::from_fn(|_| turned(&mut random)),
+                        )
+                    })
+                    .collect();
+                for (of_whom, correlator) in [&host as &dyn Correlator, &**there].into_iter().enumerate() {
+                    // Not all learn.
+                    let lessons = filters[of_whom].iter().zip(&shifts).take(4);
+                    let lessons =
+                        lessons.map(|(filter, &(rows, columns))| Lesson { filter: &**filter, rows, columns });
+                    correlator.learn(surface, &lessons.collect::<Vec<_>>());
+                    for filter in &mut filters[of_whom] {
+                        filter.keep();
+                    }
+                    if turn == 4 {
+                        filters[of_whom][1].go_back();
+                    }
+                }
+                for (index, (there, here)) in filters[1].iter().zip(&filters[0]).enumerate() {
+                    let (there, here) = (there.fetch().unwrap(), here.fetch().unwrap());
+                    let what = format!("{name} {size}, turn {turn}, filter {index}");
+                    assert!(
+                        there.learnt == here.learnt,
+                        "{what}: {} and {}",
+                        there.learnt.top,
+                        here.learnt.top
+                    );
+                    assert!(there.kept == here.kept && there.anchor == here.anchor, "{what}");
+                }
+            }
+        }
+    }
+
+    /// A square with texture that moves over ground with texture, is covered for a while, and comes back.
+    fn scene(format: &VideoFormat, index: usize) -> Vec<Plane> {
+        let texture = |x: usize, y: usize, seed: usize| (x / 3 * 7919 + y / 3 * 104_729 + seed * 31) % 97;
+        let square = (60 + 3 * index, 80 + index / 2);
+        let is_covered = (30..45).contains(&index);
+        let inside = move |x: usize, y: usize| {
+            !is_covered && (square.0..square.0 + 32).contains(&x) && (square.1..square.1 + 40).contains(&y)
+        };
+        planes(format, |plane, size| {
+            let value = |i: usize| {
+                let (x, y) = (i % size.width, i / size.width);
+                if plane > 0 {
+                    let is_target = inside(x / 2 * 2, 2 * y);
+                    return [[128, 120], [150, 100]][usize::from(is_target)][x % 2];
+                }
+                if inside(x, y) {
+                    60 + texture(x - square.0, y - square.1, 1) as u8
+                } else {
+                    120 + texture(x, y, 0) as u8 / 2
+                }
+            };
+            Plane::from_vec((0..size.area()).map(value).collect(), size)
+        })
+    }
+
+    #[test]
+    fn targets_are_followed_on_the_device_as_on_the_host() {
+        let Some(gpu) = testing::gpu() else { return };
+        let device = Opened::open(0).unwrap();
+        let format = format("NV12", Size::new(400, 240));
+        let followed = |is_there: &dyn Fn(usize) -> bool| {
+            let boxes = [Rect::new(60, 80, 32, 40), Rect::new(200, 150, 48, 32), Rect::new(20, 20, 20, 20)];
+            let specs = boxes.map(|rect| TrackSpec::new(rect, Moment::Frame(0)));
+            let mut tracker = Tracker::new(&specs);
+            let mut all: Vec<Vec<Track>> = Vec::new();
+            for index in 0..90 {
+                let planes = scene(&format, index);
+                let picture: Arc<dyn Picture> = if is_there(index) {
+                    device.adopt(upload(&gpu, &planes), &format).unwrap()
+                } else {
+                    Arc::new(Planes(planes))
+                };
+                let arrived = Instant::now();
+                let meta = FrameMeta { index: index as u64, pts_ns: None, duration_ns: None, arrived };
+                let format = Arc::new(format.clone());
+                let frame = Frame { meta, circumstances: Circumstances::default(), format, picture };
+                let mut tracks = Vec::new();
+                tracker.step(&frame, &[], &mut tracks);
+                frame.picture.surface().map_or(Ok(()), Surface::check).unwrap();
+                all.push(tracks);
+            }
+            all
+        };
+        let on_host = followed(&|_| false);
+        let states: Vec<_> =
+            on_host.iter().flatten().filter(|track| track.id == 1).map(|track| track.state).collect();
+        assert!(states.contains(&TrackState::Lost) && states.contains(&TrackState::Tracked), "{states:?}");
+        assert_eq!(followed(&|_| true), on_host);
+        assert_eq!(followed(&|index| index % 9 < 6), on_host, "filters move");
+    }
+
+    #[test]
+    fn filters_that_come_and_go_use_the_same_memory_again() {
+        let Some(gpu) = testing::gpu() else { return };
+        let device = Opened::open(0).unwrap();
+        let format = format("GRAY8", Size::new(64, 64));
+        let planes = planes(&format, |_, size| Plane::new(size));
+        let picture = device.adopt(upload(&gpu, &planes), &format).unwrap();
+        let correlator = picture.surface().unwrap().correlator(&lockon_core::tracker::tables()).unwrap();
+        let state = filter(&mut Random(5));
+        for _ in 0..1000 {
+            let _placed = [(); 2].map(|()| correlator.place(&state).unwrap());
+        }
+        let correlator: &dyn Any = &*correlator;
+        let lane = &correlator.downcast_ref::<DeviceCorrelator>().unwrap().0;
+        assert_eq!(lane.work.lock().spare.len(), 2);
+    }
+}
