@@ -38,6 +38,9 @@ pub(super) struct FollowRequest {
     /// Frames a second
     #[arg(long, default_value_t = 30)]
     rate: u64,
+    /// Threads that share the targets
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
     /// The GPU
     #[arg(long, default_value_t = 0)]
     gpu: usize,
@@ -81,7 +84,7 @@ type Followed = (Vec<Vec<Track>>, Vec<f64>);
 /// # Errors
 /// Files and boxes that cannot be read, no GPU, a failed device, tracks that differ.
 pub(super) fn follow(request: &FollowRequest) -> Result<()> {
-    let FollowRequest { frames: path, size, boxes, rate, gpu } = request;
+    let FollowRequest { frames: path, size, boxes, rate, threads, gpu } = request;
     let bytes = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
     let format = VideoFormat {
         size: *size,
@@ -105,8 +108,8 @@ pub(super) fn follow(request: &FollowRequest) -> Result<()> {
     for boxes in boxes {
         let specs = boxes.split('+').map(str::parse).collect::<Result<Vec<TrackSpec>, _>>();
         let specs = specs.map_err(anyhow::Error::msg).context(boxes.clone())?;
-        let (wanted, host_us) = run(&specs, &frames, *rate, on_host)?;
-        let (found, device_us) = run(&specs, &frames, *rate, on_device)?;
+        let (wanted, host_us) = run(&specs, &frames, (*rate, *threads), on_host)?;
+        let (found, device_us) = run(&specs, &frames, (*rate, *threads), on_device)?;
         let differs = found.iter().zip(&wanted).position(|(found, wanted)| found != wanted);
         ensure!(
             differs.is_none(),
@@ -145,10 +148,10 @@ fn on_device(
 fn run(
     specs: &[TrackSpec],
     frames: &Frames,
-    rate: u64,
+    (rate, threads): (u64, usize),
     picture: impl Fn(usize) -> lockon_core::Result<Arc<dyn Picture>>,
 ) -> Result<Followed> {
-    let mut tracker = Tracker::new(specs);
+    let mut tracker = Tracker::new(specs).with_threads(threads);
     tracker.check(frames.format.size)?;
     let (mut all, mut us) = (Vec::new(), Vec::new());
     for index in 0..frames.count() {

@@ -71,10 +71,10 @@ pub(super) struct Aim {
 pub(super) enum Purpose {
     /// The best response alone.
     Peak,
-    /// The target's place too.
+    /// The target's place.
     Place,
-    /// And then the filter may learn it.
-    Learn,
+    /// The target's place, and the colours of its box.
+    PlaceAndColours,
 }
 
 /// What was seen in a window.
@@ -111,6 +111,8 @@ impl Eyes {
 /// Looks at windows.
 pub(super) struct Eye {
     pub(super) sight: Sight,
+    /// What a device sees in several windows.
+    others: Vec<Sight>,
     sampler: Sampler,
     hog: Hog,
     patch: Patch,
@@ -140,6 +142,7 @@ impl Eye {
     pub(super) fn new() -> Self {
         Self {
             sight: Sight::new(),
+            others: Vec::new(),
             sampler: Sampler::new(),
             hog: Hog::new(),
             patch: Patch::new(LUMA_SIDE),
@@ -164,7 +167,7 @@ impl Eye {
             }
             Filter::Placed(filter) => {
                 let (filter, sight) = (&**filter, &mut self.sight);
-                see_on_device(frame, &mut [LookThere { aim, colours, filter, sight }]);
+                see_on_device(frame, &mut [LookThere { aim, colours, filter, is_learnt: false, sight }]);
             }
         }
     }
@@ -198,6 +201,38 @@ impl Eye {
     /// Takes a lesson as a device does.
     pub(super) fn take(&mut self, lesson: &Lesson<'_>, filter: &mut FilterState, sample: &Spectrum) {
         filter.take(&mut self.solver, lesson, sample);
+    }
+
+    /// Looks at several windows with a filter, and gives what is seen in each to `take`. On a device all are
+    /// looked at together.
+    pub(super) fn see_each<const COUNT: usize>(
+        &mut self,
+        frame: &Frame,
+        aims: [Option<Aim>; COUNT],
+        (colours, filter): (&Colours, &Filter),
+        mut take: impl FnMut(&mut Sight),
+    ) {
+        let aims = aims.into_iter().flatten();
+        let Some(placed) = filter.placed() else {
+            for aim in aims {
+                self.see(frame, aim, colours, filter);
+                take(&mut self.sight);
+            }
+            return;
+        };
+        self.others.resize_with(COUNT, Sight::new);
+        let looks = aims.zip(&mut self.others).map(|(aim, sight)| LookThere {
+            aim,
+            colours,
+            filter: placed,
+            is_learnt: false,
+            sight,
+        });
+        let mut looks = looks.collect::<Vec<_>>();
+        see_on_device(frame, &mut looks);
+        for LookThere { sight, .. } in looks {
+            take(sight);
+        }
     }
 
     /// Takes in a window and makes features of it.
@@ -318,6 +353,8 @@ pub(super) struct LookThere<'a> {
     pub(super) aim: Aim,
     pub(super) colours: &'a Colours,
     pub(super) filter: &'a dyn PlacedFilter,
+    /// The filter may learn it.
+    pub(super) is_learnt: bool,
     /// Gets what is seen.
     pub(super) sight: &'a mut Sight,
 }
@@ -327,7 +364,7 @@ pub(super) fn see_on_device(frame: &Frame, looks: &mut [LookThere<'_>]) {
     let (Some(surface), Some(first)) = (frame.picture.surface(), looks.first()) else { return };
     let correlator = first.filter.correlator();
     let pixels = frame.format.pixels;
-    let looks = looks.iter_mut().map(|LookThere { aim, colours, filter, sight }| {
+    let looks = looks.iter_mut().map(|LookThere { aim, colours, filter, is_learnt, sight }| {
         sight.point_at(*aim);
         let half = sight.half();
         let Sight { responses, colours: means, bins, probabilities, grids: of_window, .. } = &mut **sight;
@@ -337,17 +374,18 @@ pub(super) fn see_on_device(frame: &Frame, looks: &mut [LookThere<'_>]) {
         responses.resize(GRID * GRID, 0.0);
         means.resize(GRID * GRID, 0.0);
         bins.resize(COLOUR_SIDE * COLOUR_SIDE, 0);
-        let has_place = aim.purpose != Purpose::Peak;
+        let (has_place, has_colours) =
+            (aim.purpose != Purpose::Peak, aim.purpose == Purpose::PlaceAndColours);
         Look {
             filter: *filter,
             grids: of_window,
             is_wide: aim.is_wide,
             probabilities,
             half,
-            is_learnt: aim.purpose == Purpose::Learn,
+            is_learnt: *is_learnt,
             responses,
             colours: has_place.then_some(means),
-            bins: has_place.then_some(bins),
+            bins: has_colours.then_some(bins),
         }
     });
     correlator.respond(surface, &mut looks.collect::<Vec<_>>());
@@ -365,6 +403,11 @@ impl Sight {
             probabilities: Vec::new(),
             grids: Vec::new(),
         }
+    }
+
+    /// The window.
+    pub(super) fn window(&self) -> Window {
+        self.aim.window
     }
 
     fn point_at(&mut self, aim: Aim) {

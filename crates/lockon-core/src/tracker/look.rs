@@ -17,6 +17,41 @@ pub(super) const TOGETHER: usize = LANES / CELLS;
 /// The appearance of a box: the features of its pixels, resampled to a square.
 pub(super) type Look = Vec<f32>;
 
+/// Boxes that were sampled before their looks are wanted, and their pixels. A device samples many in one
+/// request.
+#[derive(Default)]
+pub(super) struct Ahead {
+    pub(super) boxes: Vec<Window>,
+    pub(super) pixels: Vec<u8>,
+}
+
+/// Samples of a box.
+pub(super) const BOX: usize = SIDE * SIDE;
+const SIDE: usize = CELLS * CELL;
+
+impl Ahead {
+    /// Samples its boxes.
+    pub(super) fn sample(&mut self, frame: &Frame, sampler: &mut Sampler) {
+        self.pixels.resize(self.boxes.len() * BOX, 0);
+        if !self.boxes.is_empty() {
+            sampler.squares(frame, &self.boxes, (SIDE, 1), &mut self.pixels);
+        }
+    }
+
+    /// Puts the pixels of boxes beside each other, as [`Sampler::squares`] does; false if one is missing.
+    fn place(&self, boxes: &[Window], pixels: &mut [u8]) -> bool {
+        boxes.iter().enumerate().all(|(index, wanted)| {
+            let Some(at) = self.boxes.iter().position(|own| own == wanted) else { return false };
+            let own = self.pixels[at * BOX..][..BOX].as_chunks::<CELLS>().0;
+            let rows = pixels.as_chunks_mut::<CELLS>().0.chunks_exact_mut(TOGETHER);
+            for (row, own) in rows.zip(own) {
+                row[index] = *own;
+            }
+            true
+        })
+    }
+}
+
 /// Room to look at boxes in; one for each thread.
 pub(super) struct Looker {
     sampler: Sampler,
@@ -24,6 +59,8 @@ pub(super) struct Looker {
     /// The pixels of boxes, each [`TOGETHER`] of them beside each other.
     pixels: Vec<u8>,
     looks: Vec<Look>,
+    /// What was sampled of this frame already.
+    pub(super) ahead: Ahead,
 }
 
 impl Looker {
@@ -34,6 +71,7 @@ impl Looker {
             hog: Hog::new(),
             pixels: vec![0; CELLS * CELL * LANES * CELL],
             looks: vec![look(); TOGETHER],
+            ahead: Ahead::default(),
         }
     }
 
@@ -56,16 +94,32 @@ impl Looker {
 
     /// The pixels of the look that was computed last, or the first of several.
     pub(super) fn sketch(&self) -> Sketch {
-        const SIDE: usize = CELLS * CELL;
         const _: () = assert!(SIDE == outlines::SIDE);
         // In a row stand the first pixels of all cells of the boxes beside each other, then the second ones.
         let pixel = |x: usize, y: usize| self.pixels[y * LANES * CELL + x % CELL * LANES + x / CELL];
         Sketch::new((0..SIDE * SIDE).map(|index| pixel(index % SIDE, index / SIDE)))
     }
 
+    /// Samples boxes of a picture on a device all at once, since each request takes its time.
+    pub(super) fn sample_ahead(&mut self, frame: &Frame, boxes: impl Iterator<Item = Window>) {
+        let Self { sampler, ahead, .. } = self;
+        ahead.boxes.clear();
+        if frame.picture.surface().is_some() {
+            ahead.boxes.extend(boxes);
+            ahead.sample(frame, sampler);
+        }
+    }
+
+    /// What was sampled ahead is of a frame that has passed.
+    pub(super) fn forget_ahead(&mut self) {
+        self.ahead.boxes.clear();
+    }
+
     fn see(&mut self, frame: &Frame, windows: &[Window]) {
-        let Self { sampler, hog, pixels, looks, .. } = self;
-        sampler.squares(frame, windows, (CELLS * CELL, TOGETHER), pixels);
+        let Self { sampler, hog, pixels, looks, ahead } = self;
+        if !ahead.place(windows, pixels) {
+            sampler.squares(frame, windows, (SIDE, TOGETHER), pixels);
+        }
         let looks = &mut looks[..windows.len()];
         hog.run::<CELLS>(
             pixels,

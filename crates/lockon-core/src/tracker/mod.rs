@@ -189,7 +189,7 @@ impl Tracker {
             births: None,
             last: None,
             workplaces: Workplaces::new(1),
-            device: OnDevice::default(),
+            device: OnDevice::new(),
             camera: Camera::new(),
             movers: Movers::new(),
             outlines: Outlines::new(),
@@ -527,7 +527,7 @@ impl Follow for Tracker {
                 rivals.extend(others.map(|(_, forecast)| *forecast));
             };
             if device.is_in_use() {
-                workplaces.with_one(|place| device.step(targets, &scene, gather, place));
+                device.step(targets, &scene, gather, workplaces);
             } else {
                 workplaces.each(targets, |target, Workplace { eyes, rivals }| {
                     gather(rivals, target);

@@ -1,26 +1,59 @@
 //! Targets whose filters lie on the device that decoded the pictures.
 //!
 //! All of a frame are followed together: the device looks at the wide windows of all, then at the narrow
-//! ones, and then learns. Between these the host decides, target by target, as it does with its own filters.
-//! Targets that are searched for come one after the other.
+//! ones, then samples the boxes whose looks are compared, and then learns. Between these the host decides for
+//! each target, as it does with its own filters, on all threads. A target that is searched for asks for
+//! itself.
 
 use super::eye::{Sight, see_on_device, tables};
-use super::sample::Window;
-use super::target::{Pursuit, Scene, Target};
-use super::workplaces::Workplace;
+use super::look::{Ahead, BOX};
+use super::sample::{Sampler, Window};
+use super::target::{Places, Pursuit, Scene, Target};
+use super::workplaces::{Workplace, Workplaces};
 use crate::frame::Frame;
 use crate::frame::correlator::{Correlator, Lesson, Tables};
 
 /// The device that has the filters of a tracker's targets, if any has them.
-#[derive(Default)]
 pub(super) struct OnDevice {
     correlator: Option<Box<dyn Correlator>>,
     tables: Option<Tables>,
-    /// What is seen of each target: in the wide window, and in the narrow one of another size and as it is.
-    sights: Vec<[Sight; 3]>,
+    /// For each target, in their order.
+    followed: Vec<Followed>,
+    sampler: Sampler,
+    /// The boxes of all.
+    ahead: Ahead,
+}
+
+/// What is seen of a target in a frame.
+struct Followed {
+    /// Unless it is searched for.
+    pursuit: Option<Pursuit>,
+    /// In the wide window, and in the narrow one of another size and as it is.
+    sights: [Sight; 3],
+    /// The boxes whose looks are compared.
+    ahead: Ahead,
+    /// Where the filters are to learn it, if they are.
+    places: Option<Places>,
+}
+
+impl Followed {
+    fn new() -> Self {
+        let sights = std::array::from_fn(|_| Sight::new());
+        Self { pursuit: None, sights, ahead: Ahead::default(), places: None }
+    }
 }
 
 impl OnDevice {
+    pub(super) fn new() -> Self {
+        Self {
+            correlator: None,
+            tables: None,
+            followed: Vec::new(),
+            sampler: Sampler::new(),
+            ahead: Ahead::default(),
+        }
+    }
+
     /// Takes in where the next frame lies: the filters go there.
     pub(super) fn take(&mut self, targets: &mut [Target], frame: &Frame) {
         let surface = frame.picture.surface();
@@ -51,58 +84,76 @@ impl OnDevice {
         &mut self,
         targets: &mut [Target],
         scene: &Scene,
-        gather: impl Fn(&mut Vec<Window>, &Target),
-        Workplace { eyes, rivals }: &mut Workplace,
+        gather: impl Fn(&mut Vec<Window>, &Target) + Sync,
+        workplaces: &Workplaces,
     ) {
-        let Self { correlator: Some(device), sights, .. } = self else { return };
-        let Some(surface) = scene.frame.picture.surface() else { return };
+        let Self { correlator: Some(device), followed, sampler, ahead, .. } = self else { return };
         let frame = scene.frame;
-        // Those that are followed, and whose filters the device had room for.
-        let mut followed: Vec<(usize, Pursuit)> = Vec::with_capacity(targets.len());
-        for (index, target) in targets.iter_mut().enumerate() {
-            if target.is_on_device()
-                && let Some(pursuit) = target.begin(scene)
-            {
-                followed.push((index, pursuit));
-            } else {
+        let Some(surface) = frame.picture.surface() else { return };
+        followed.resize_with(followed.len().max(targets.len()), Followed::new);
+        let mut all: Vec<_> = targets.iter_mut().zip(followed).collect();
+
+        workplaces.each(&mut all, |(target, own), Workplace { eyes, rivals }| {
+            // The device may have had no room for its filters.
+            own.pursuit = if target.is_on_device() { target.begin(scene) } else { None };
+            if own.pursuit.is_none() {
                 gather(rivals, target);
                 target.step(scene, rivals, eyes);
             }
-        }
-        sights.resize_with(sights.len().max(followed.len()), || std::array::from_fn(|_| Sight::new()));
-        let wide = followed.iter().zip(&mut *sights);
-        let wide = wide.filter_map(|((index, pursuit), [wide, ..])| targets[*index].wide_look(pursuit, wide));
+        });
+        let wide = all.iter_mut().filter_map(|(target, own)| {
+            let [wide, ..] = &mut own.sights;
+            target.wide_look(own.pursuit.as_ref()?, wide)
+        });
         see_on_device(frame, &mut wide.collect::<Vec<_>>());
-        for ((index, pursuit), [wide, ..]) in followed.iter_mut().zip(&mut *sights) {
-            let target = &mut targets[*index];
+        workplaces.each(&mut all, |(target, own), Workplace { rivals, .. }| {
+            let Followed { pursuit: Some(pursuit), sights: [wide, ..], .. } = &mut **own else { return };
             gather(rivals, target);
             target.find(frame, pursuit, rivals, wide);
-        }
-        let narrow = followed.iter().zip(&mut *sights);
-        let narrow =
-            narrow.filter_map(|((index, _), [_, other, same])| targets[*index].narrow_looks([other, same]));
+        });
+        let narrow = all.iter_mut().filter(|(_, own)| own.pursuit.is_some()).filter_map(|(target, own)| {
+            let [_, other, same] = &mut own.sights;
+            target.narrow_looks([other, same])
+        });
         see_on_device(frame, &mut narrow.flatten().collect::<Vec<_>>());
-        let mut learnt = Vec::with_capacity(followed.len());
-        for ((index, pursuit), [wide, other, same]) in followed.iter().zip(&mut *sights) {
-            let target = &mut targets[*index];
+        workplaces.each(&mut all, |(target, own), Workplace { rivals, .. }| {
+            let Followed { pursuit, sights: [wide, other, same], ahead, places } = &mut **own;
+            *places = None;
+            ahead.boxes.clear();
+            let Some(pursuit) = pursuit else { return };
             gather(rivals, target);
             target.sharpen(frame, pursuit, rivals, other.peak(), same);
-            learnt.push(target.decide(scene, pursuit, wide, &mut eyes.looker));
-        }
-        let places = followed.iter().zip(&learnt).zip(&*sights);
-        let lessons = places.flat_map(|(((index, _), places), [wide, _, same])| {
-            let lessons = |places| targets[*index].lessons(places, [wide, same]);
-            places.as_ref().map_or([None, None], lessons)
+            target.boxes_to_compare(wide, &mut ahead.boxes);
         });
-        let lessons: Vec<Lesson<'_>> = lessons.flatten().collect();
-        device.learn(surface, &lessons);
-        drop(lessons);
-        for (index, pursuit) in &followed {
-            let target = &mut targets[*index];
+        ahead.boxes.clear();
+        ahead.boxes.extend(all.iter().flat_map(|(_, own)| &own.ahead.boxes));
+        ahead.sample(frame, sampler);
+        let mut pixels = &ahead.pixels[..];
+        for (_, own) in &mut all {
+            let (here, rest) = pixels.split_at(own.ahead.boxes.len() * BOX);
+            own.ahead.pixels.clear();
+            own.ahead.pixels.extend_from_slice(here);
+            pixels = rest;
+        }
+        workplaces.each(&mut all, |(target, own), Workplace { eyes, .. }| {
+            let Followed { pursuit: Some(pursuit), sights: [wide, ..], ahead, places } = &mut **own else {
+                return;
+            };
+            std::mem::swap(ahead, &mut eyes.looker.ahead);
+            *places = target.decide(scene, pursuit, wide, &mut eyes.looker);
+            std::mem::swap(ahead, &mut eyes.looker.ahead);
+        });
+        let lessons = all.iter().filter_map(|(target, own)| {
+            let [wide, _, same] = &own.sights;
+            Some(target.lessons(own.places.as_ref()?, [wide, same]))
+        });
+        device.learn(surface, &lessons.flatten().flatten().collect::<Vec<Lesson<'_>>>());
+        workplaces.each(&mut all, |(target, own), Workplace { eyes, rivals }| {
+            let Some(pursuit) = &own.pursuit else { return };
             gather(rivals, target);
             target.reconsider(scene, pursuit, rivals, eyes);
             target.rate();
-        }
+        });
     }
 }
 

@@ -32,6 +32,13 @@ const LIMIT: f64 = 1.5;
 /// not followed (0.72).
 const CLEARLY: f64 = 0.05;
 
+/// The boxes whose looks are compared: as it is, a step further to either side, and upright if it is not.
+pub(super) fn boxes(window: Window) -> impl Iterator<Item = Window> {
+    let angles = [window.angle, window.angle - STEP, window.angle + STEP, 0.0];
+    let count = if window.angle == 0.0 { 3 } else { 4 };
+    angles.into_iter().take(count).map(move |angle| Window { angle, ..window })
+}
+
 /// Returns the angle that a box has turned to; `known` rates how much a look is like any known one.
 pub(super) fn follow(
     looker: &mut Looker,
@@ -41,9 +48,13 @@ pub(super) fn follow(
     recent: &Look,
     known: impl Fn(&Look) -> f64,
 ) -> f64 {
-    let at = |angle: f64| Window { angle, ..window };
-    let angles = [window.angle, window.angle - STEP, window.angle + STEP, 0.0];
-    let looks = looker.look_at(frame, &angles.map(at)[..if window.angle == 0.0 { 3 } else { 4 }]);
+    let mut boxes = [window; 4];
+    let mut count = 0;
+    for (place, of_angle) in boxes.iter_mut().zip(self::boxes(window)) {
+        *place = of_angle;
+        count += 1;
+    }
+    let looks = looker.look_at(frame, &boxes[..count]);
     let like =
         |look: &Look| FIRST_SHARE * similarity(first, look) + (1.0 - FIRST_SHARE) * similarity(recent, look);
     let [here, before, after] = [like(&looks[0]), like(&looks[1]), like(&looks[2])];

@@ -41,7 +41,7 @@ use fit::Fit;
 use leaving::Leaving;
 pub(super) use proposals::Cues;
 use proposals::Proposals;
-use search::{Doubt, Windows, is_taken};
+use search::{Doubt, Windows, is_taken, worth_of};
 
 /// Side of the window over the root of the box's area: a target may move by its own size between frames, and
 /// the filter sees what lies around it. 3.2 loses fast targets (mean AUC 0.68), 4, 4.8 and 5.5 score alike
@@ -233,23 +233,57 @@ impl Pursuit {
     /// The wide window.
     fn wide_aim(&self) -> Aim {
         let (x, y) = self.expected;
-        Aim { purpose: Purpose::Learn, ..wide_aim(Window { x, y, ..self.before }, false) }
+        wide_aim(Window { x, y, ..self.before }, false)
     }
 
-    /// The weight of a response at a place. One that is nearer to another target than to this one is that
-    /// target's, if it is near at all. When two pass each other only their motion separates them, hence the
-    /// forecasts.
-    fn worth<'a>(&self, rivals: &'a [Window]) -> impl Fn((f64, f64)) -> f32 + use<'a> {
+    /// The weight of a response at a place in a window. One that is nearer to another target than to this one
+    /// is that target's, if it is near at all. When two pass each other only their motion separates them,
+    /// hence the forecasts.
+    fn worth<'a>(&self, rivals: &'a [Window], window: Window) -> impl Fn((f64, f64)) -> f32 + use<'a> {
         let squared =
             |(ax, ay): (f64, f64), (bx, by): (f64, f64)| (ax - bx) * (ax - bx) + (ay - by) * (ay - by);
         let own = self.own;
+        let near = Near::new(rivals, window, (0.0, 0.0));
         move |place| {
-            let is_taken = rivals.iter().any(|rival| {
+            let is_taken = near.rivals().iter().any(|rival| {
                 let distance = squared(place, (rival.x, rival.y));
                 distance < squared(place, own) && distance < 0.25 * rival.w * rival.h
             });
             if is_taken { RIVAL } else { 1.0 }
         }
+    }
+}
+
+/// If more rivals can matter in a window, all are looked at.
+const FEW: usize = 8;
+
+/// The rivals that can matter in a window.
+struct Near<'a> {
+    few: [Window; FEW],
+    count: usize,
+    all: &'a [Window],
+}
+
+impl<'a> Near<'a> {
+    /// Those that a box of this size can touch whose middle is in the window.
+    fn new(all: &'a [Window], window: Window, (w, h): (f64, f64)) -> Self {
+        let (mut few, mut count) = ([window; FEW], 0);
+        let half = |w: f64, h: f64| 0.5 * (w * w + h * h).sqrt();
+        let reach = half(window.w, window.h) + half(w, h);
+        for rival in all {
+            let (x, y, reach) = (rival.x - window.x, rival.y - window.y, reach + half(rival.w, rival.h));
+            if x * x + y * y <= reach * reach {
+                if count < FEW {
+                    few[count] = *rival;
+                }
+                count += 1;
+            }
+        }
+        Self { few, count, all }
+    }
+
+    fn rivals(&self) -> &[Window] {
+        self.few.get(..self.count).unwrap_or(self.all)
     }
 }
 
@@ -311,7 +345,7 @@ impl Target {
         wide.describe(frame, wide_aim(at, false), &colours);
         wide.sight.learn_colours(&mut colours, (0.0, 0.0), (w, h), 1.0);
         wide.describe(frame, wide_aim(at, false), &colours);
-        narrow.describe(frame, narrow_aim(at, 1.0, Purpose::Learn), &colours);
+        narrow.describe(frame, narrow_aim(at, 1.0, Purpose::Place), &colours);
         let view = View { look: looker.look(frame, at).clone(), sketch: looker.sketch() };
         Self {
             id,
@@ -531,7 +565,7 @@ impl Target {
     /// Finds it in the wide window; `rivals` are where the other targets should be by now.
     pub(super) fn find(&mut self, frame: &Frame, pursuit: &mut Pursuit, rivals: &[Window], wide: &mut Sight) {
         let (x, y) = pursuit.expected;
-        let worth = pursuit.worth(rivals);
+        let worth = pursuit.worth(rivals, wide.window());
         let sighting = wide.find(|dx, dy| worth((x + dx, y + dy)));
         self.looks.second_peak_ratio = wide.second_peak_ratio();
         (self.at.x, self.at.y) = Self::inside(frame, x + sighting.x, y + sighting.y);
@@ -543,7 +577,7 @@ impl Target {
     fn narrow_aims(&self) -> [Aim; 2] {
         let is_larger = !self.other_size.0;
         let factor = if is_larger { SIZE_STEP } else { 1.0 / SIZE_STEP };
-        [narrow_aim(self.at, factor, Purpose::Peak), narrow_aim(self.at, 1.0, Purpose::Learn)]
+        [narrow_aim(self.at, factor, Purpose::Peak), narrow_aim(self.at, 1.0, Purpose::Place)]
     }
 
     /// Sets the box's place and size from the narrow window, and from the response in the one of another
@@ -556,7 +590,7 @@ impl Target {
         other: f64,
         narrow: &mut Sight,
     ) {
-        let worth = pursuit.worth(rivals);
+        let worth = pursuit.worth(rivals, narrow.window());
         let is_larger = !self.other_size.0;
         let same = narrow.peak();
         let fall = same - other;
@@ -761,6 +795,16 @@ impl Target {
         self.narrow.move_to(device);
     }
 
+    /// Adds the boxes whose looks [`Self::decide`] compares.
+    pub(super) fn boxes_to_compare(&self, wide: &Sight, boxes: &mut Vec<Window>) {
+        boxes.extend(turn::boxes(self.at));
+        if (self.age + 1).is_multiple_of(DISTRACTOR_EVERY) {
+            let place = wide.second_place(self.at.w, self.at.h);
+            let (x, y) = (wide.window().x, wide.window().y);
+            boxes.extend(place.map(|(dx, dy)| Window { x: x + dx, y: y + dy, ..self.at }));
+        }
+    }
+
     /// True if its filters lie on a device.
     pub(super) fn is_on_device(&self) -> bool {
         self.wide.placed().is_some() && self.narrow.placed().is_some()
@@ -769,7 +813,8 @@ impl Target {
     /// The look at the wide window, if the filters lie on a device.
     pub(super) fn wide_look<'a>(&'a self, pursuit: &Pursuit, sight: &'a mut Sight) -> Option<LookThere<'a>> {
         let filter = self.wide.placed()?;
-        Some(LookThere { aim: pursuit.wide_aim(), colours: &self.colours, filter, sight })
+        let (aim, colours) = (pursuit.wide_aim(), &self.colours);
+        Some(LookThere { aim, colours, filter, is_learnt: true, sight })
     }
 
     /// The looks at the narrow window, of another size and as it is.
@@ -777,8 +822,8 @@ impl Target {
         let (filter, colours) = (self.narrow.placed()?, &self.colours);
         let ([other, same], [of_other, of_same]) = (self.narrow_aims(), sights);
         Some([
-            LookThere { aim: other, colours, filter, sight: of_other },
-            LookThere { aim: same, colours, filter, sight: of_same },
+            LookThere { aim: other, colours, filter, is_learnt: false, sight: of_other },
+            LookThere { aim: same, colours, filter, is_learnt: true, sight: of_same },
         ])
     }
 
@@ -794,31 +839,20 @@ impl Target {
         0.5 * (look.clamp(least, most) + second.clamp(least, most))
     }
 
-    /// The best place of a box of this size and direction in a window about a place, and the second peak over
-    /// the first; `worth` weights the response at a place.
+    /// The best place of a box of this size and direction in a window about a place, unless it would show a
+    /// rival there, and the second peak over the first.
     fn look_for(
         &self,
         frame: &Frame,
         at: Window,
         (x, y): (f64, f64),
-        worth: impl Fn((f64, f64)) -> f32,
+        rivals: &[Window],
         eye: &mut Eye,
     ) -> (Sighting, f64) {
-        let sighting = self.look_about(frame, Window { x, y, ..at }, worth, false, eye);
+        eye.see(frame, wide_aim(Window { x, y, ..at }, false), &self.colours, &self.wide);
+        let worth = worth_of(at, rivals, eye.sight.window());
+        let sighting = eye.sight.find(|dx, dy| worth((x + dx, y + dy)));
         (sighting, eye.sight.second_peak_ratio())
-    }
-
-    /// As above, in a window about a box.
-    fn look_about(
-        &self,
-        frame: &Frame,
-        at: Window,
-        worth: impl Fn((f64, f64)) -> f32,
-        is_wide: bool,
-        eye: &mut Eye,
-    ) -> Sighting {
-        eye.see(frame, wide_aim(at, is_wide), &self.colours, &self.wide);
-        eye.sight.find(|dx, dy| worth((at.x + dx, at.y + dy)))
     }
 
     /// Gives the box its direction. Returns how much it looks like what was seen at any time, and of late.
@@ -869,7 +903,7 @@ impl Target {
 
 /// A look at the wide window about a box, with the taper of searches or not.
 fn wide_aim(at: Window, is_wide: bool) -> Aim {
-    Aim { window: square(at, SEARCH), size: (at.w, at.h), is_wide, purpose: Purpose::Place }
+    Aim { window: square(at, SEARCH), size: (at.w, at.h), is_wide, purpose: Purpose::PlaceAndColours }
 }
 
 /// A look at the narrow window about a box, so many times as large.

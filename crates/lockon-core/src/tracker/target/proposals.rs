@@ -64,6 +64,15 @@ struct Refused {
     of_any: bool,
 }
 
+impl Proposal {
+    /// The boxes that it stands for: in all directions, if it may have any.
+    pub(super) fn boxes(self) -> impl Iterator<Item = Window> {
+        let count = if self.is_any_direction { DIRECTIONS } else { 1 };
+        let angle = move |index| if self.is_any_direction { angle_of(index) } else { self.at.angle };
+        (0..count).map(move |index| Window { angle: angle(index), ..self.at })
+    }
+}
+
 /// A look, a direction and a size, by their indices.
 type Key = (usize, usize, usize);
 

@@ -9,8 +9,9 @@
 //! that is clearly better than its own is confirmed in its stead.
 
 use super::leaving::Leaving;
-use super::proposals::{DIRECTIONS, Proposal, angle_of};
-use super::{Followed, LEAST_SIDE, LEAST_SIZE, Looks, MOST_SIZE, Mode, SEARCH, Scene, Target, square};
+use super::{
+    Followed, LEAST_SIDE, LEAST_SIZE, Looks, MOST_SIZE, Mode, Near, SEARCH, Scene, Target, square, wide_aim,
+};
 use crate::frame::{Frame, iou, visible};
 use crate::results::TrackState;
 use crate::tracker::eye::Eyes;
@@ -264,15 +265,14 @@ impl Target {
         self.mode = Mode::Confirming { frames: frames + 1, before, followed };
         let place = Self::inside(frame, self.at.x, self.at.y);
         let at = self.at;
-        let worth = worth_of(at, rivals);
-        let (sighting, second_peak_ratio) = self.look_for(frame, at, place, worth, &mut eyes.wide);
+        let (sighting, second_peak_ratio) = self.look_for(frame, at, place, rivals, &mut eyes.wide);
         self.looks.second_peak_ratio = second_peak_ratio;
         (self.at.x, self.at.y) = Self::inside(frame, place.0 + sighting.x, place.1 + sighting.y);
         // The proposal had its size by steps.
         let mut best = (f64::MIN, self.at);
         let scaled = |by: f64| Window { w: at.w * by, h: at.h * by, ..self.at };
         let boxes = [self.at, scaled(CONFIRM_STEP), scaled(1.0 / CONFIRM_STEP)];
-        self.choose(frame, &boxes, &mut best, &mut eyes.looker);
+        self.choose(frame, boxes.into_iter(), &mut best, &mut eyes.looker);
         self.at = best.1;
         self.turn(frame, &mut eyes.looker);
         let seen = Seen {
@@ -346,27 +346,30 @@ impl Target {
         eyes: &mut Eyes,
     ) -> Option<Found> {
         let lost = self.at;
-        let worth = worth_of(lost, rivals);
         let here = Self::inside(frame, lost.x, lost.y);
         let mut best = (f64::MIN, here);
+        let ratio = &mut self.looks.second_peak_ratio;
         let places = match mover {
             Some(_) => [mover, None],
             None => [Some(here), self.windows.next()],
         };
-        for (x, y) in places.into_iter().flatten() {
-            let sighting = self.look_about(frame, Window { x, y, ..lost }, &worth, true, &mut eyes.wide);
+        let aims = places.map(|place| place.map(|(x, y)| wide_aim(Window { x, y, ..lost }, true)));
+        eyes.wide.see_each(frame, aims, (&self.colours, &self.wide), |sight| {
+            let Window { x, y, .. } = sight.window();
+            let worth = worth_of(lost, rivals, sight.window());
+            let sighting = sight.find(|dx, dy| worth((x + dx, y + dy)));
             if sighting.peak > best.0 {
                 best = (sighting.peak, (x + sighting.x, y + sighting.y));
+                *ratio = sight.second_peak_ratio();
             }
-        }
+        });
         if best.0 < FAINT * self.usual_response {
-            self.looks.second_peak_ratio = eyes.wide.sight.second_peak_ratio();
             return None;
         }
         // Once more, with the window about it.
         let (_, place) = best;
         let place = Self::inside(frame, place.0, place.1);
-        let (sighting, second_peak_ratio) = self.look_for(frame, lost, place, worth, &mut eyes.wide);
+        let (sighting, second_peak_ratio) = self.look_for(frame, lost, place, rivals, &mut eyes.wide);
         let (x, y) = Self::inside(frame, place.0 + sighting.x, place.1 + sighting.y);
         let boxes = WINDOW_SIZES.map(|size| Window { x, y, w: lost.w * size, h: lost.h * size, ..lost });
         let mut best = (lost, Looks { likeness: f64::MIN, first_likeness: 0.0, second_peak_ratio }, 0.0);
@@ -404,9 +407,11 @@ impl Target {
         let Self { proposals, views, views_taken, colours, .. } = self;
         let proposed = proposals.next(scene.cues?, (from, mover), (views, *views_taken), colours, is_free);
         let unlike = UNLIKE * self.usual_likeness();
+        eyes.looker.sample_ahead(frame, proposed.iter().flat_map(|proposal| proposal.boxes()));
         let mut seen = [(f64::MIN, from); ALIGNED];
         for &proposal in &proposed {
-            let best = self.best_direction(frame, proposal, &mut eyes.looker);
+            let mut best = (f64::MIN, proposal.at);
+            self.choose(frame, proposal.boxes(), &mut best, &mut eyes.looker);
             if best.0 < unlike {
                 self.proposals.skip(proposal);
             }
@@ -417,10 +422,11 @@ impl Target {
             }
         }
         self.proposals.reuse(proposed);
-        let mut best: Option<(f64, Window)> = None;
         let least = (ALMOST * seen[0].0).max(0.0);
-        for (likeness, at) in seen.into_iter().filter(|(likeness, _)| *likeness > least) {
-            let (likeness, at) = self.align(frame, (likeness, at), &mut eyes.looker);
+        let count = seen.iter().take_while(|(likeness, _)| *likeness > least).count();
+        self.align(frame, &mut seen[..count], &mut eyes.looker);
+        let mut best: Option<(f64, Window)> = None;
+        for &(likeness, at) in &seen[..count] {
             if is_free(at) && self.has_possible_size(at) && best.is_none_or(|(most, _)| likeness > most) {
                 best = Some((likeness, at));
             }
@@ -434,8 +440,7 @@ impl Target {
         let look = eyes.looker.look(frame, at);
         let first_likeness = similarity(&self.views[0].look, look);
         let distractors = self.distractors.likeness(look);
-        let worth = worth_of(at, rivals);
-        let (sighting, second_peak_ratio) = self.look_for(frame, at, (at.x, at.y), worth, &mut eyes.wide);
+        let (sighting, second_peak_ratio) = self.look_for(frame, at, (at.x, at.y), rivals, &mut eyes.wide);
         let seen = Seen {
             looks: Looks { likeness, first_likeness, second_peak_ratio },
             peak: sighting.peak,
@@ -451,49 +456,43 @@ impl Target {
         (LEAST_SIZE..=MOST_SIZE).contains(&size) && at.w.min(at.h) >= LEAST_SIDE
     }
 
-    /// The likeness of a proposal, in the direction in which it is most like the target.
-    fn best_direction(&self, frame: &Frame, proposal: Proposal, looker: &mut Looker) -> (f64, Window) {
-        let mut best = (f64::MIN, proposal.at);
-        if proposal.is_any_direction {
-            let boxes: [_; DIRECTIONS] =
-                std::array::from_fn(|index| Window { angle: angle_of(index), ..proposal.at });
-            self.choose(frame, &boxes, &mut best, looker);
-        } else {
-            self.choose(frame, &[proposal.at], &mut best, looker);
-        }
-        best
-    }
-
-    /// Moves, scales and turns a box of some likeness to where it looks most like the target.
-    fn align(&self, frame: &Frame, mut best: (f64, Window), looker: &mut Looker) -> (f64, Window) {
+    /// Moves, scales and turns boxes of some likeness to where they look most like the target.
+    fn align(&self, frame: &Frame, boxes: &mut [(f64, Window)], looker: &mut Looker) {
         for step in STEPS {
-            let at = best.1;
-            let along = at.turning();
-            let moved = |x: f64, y: f64| {
-                let (x, y) = along(x * at.w, y * at.h);
-                Window { x: at.x + x, y: at.y + y, ..at }
-            };
-            let boxes = [moved(step, 0.0), moved(-step, 0.0), moved(0.0, step), moved(0.0, -step)];
-            self.choose(frame, &boxes, &mut best, looker);
-            let at = best.1;
-            let scaled = |by: f64| Window { w: at.w * by, h: at.h * by, ..at };
-            let turned = |by: f64| Window { angle: normalised(at.angle + by), ..at };
-            let boxes =
-                [scaled(1.0 + step), scaled(1.0 / (1.0 + step)), turned(TURN * step), turned(-TURN * step)];
-            self.choose(frame, &boxes, &mut best, looker);
+            for change in [moved as fn(Window, f64) -> [Window; 4], scaled_and_turned] {
+                looker.sample_ahead(frame, boxes.iter().flat_map(|(_, at)| change(*at, step)));
+                for best in &mut *boxes {
+                    let changed = change(best.1, step);
+                    self.choose(frame, changed.into_iter(), best, looker);
+                }
+            }
         }
-        best
+        looker.forget_ahead();
     }
 
     /// Puts a box that looks more like the target into `best`.
-    fn choose(&self, frame: &Frame, boxes: &[Window], best: &mut (f64, Window), looker: &mut Looker) {
-        for boxes in boxes.chunks(TOGETHER) {
-            for (at, look) in boxes.iter().zip(looker.look_at(frame, boxes)) {
+    fn choose(
+        &self,
+        frame: &Frame,
+        boxes: impl Iterator<Item = Window>,
+        best: &mut (f64, Window),
+        looker: &mut Looker,
+    ) {
+        let (mut together, mut count) = ([best.1; TOGETHER], 0);
+        let mut boxes = boxes.peekable();
+        while let Some(at) = boxes.next() {
+            together[count] = at;
+            count += 1;
+            if count < TOGETHER && boxes.peek().is_some() {
+                continue;
+            }
+            for (at, look) in together[..count].iter().zip(looker.look_at(frame, &together[..count])) {
                 let likeness = self.like(look);
                 if likeness > best.0 {
                     *best = (likeness, *at);
                 }
             }
+            count = 0;
         }
     }
 
@@ -504,14 +503,31 @@ impl Target {
     }
 }
 
+/// A box moved to either side by a share of its sides.
+fn moved(at: Window, step: f64) -> [Window; 4] {
+    let along = at.turning();
+    [(step, 0.0), (-step, 0.0), (0.0, step), (0.0, -step)].map(|(x, y)| {
+        let (x, y) = along(x * at.w, y * at.h);
+        Window { x: at.x + x, y: at.y + y, ..at }
+    })
+}
+
+/// A box larger and smaller by a share, and turned either way.
+fn scaled_and_turned(at: Window, step: f64) -> [Window; 4] {
+    let scaled = |by: f64| Window { w: at.w * by, h: at.h * by, ..at };
+    let turned = |by: f64| Window { angle: normalised(at.angle + by), ..at };
+    [scaled(1.0 + step), scaled(1.0 / (1.0 + step)), turned(TURN * step), turned(-TURN * step)]
+}
+
 /// True if the box would show another target. A box inside a larger one shows something else.
 pub(super) fn is_taken(at: Window, rivals: &[Window]) -> bool {
     rivals.iter().any(|rival| iou(rival.bounds(), at.bounds()) >= TAKEN)
 }
 
-/// The weight of the response at a place for such a box: none where it would show another target.
-fn worth_of(at: Window, rivals: &[Window]) -> impl Fn((f64, f64)) -> f32 {
-    move |(x, y)| if is_taken(Window { x, y, ..at }, rivals) { 0.0 } else { 1.0 }
+/// The weight of the response at a place in a window for such a box: none where it would show another target.
+pub(super) fn worth_of(at: Window, rivals: &[Window], window: Window) -> impl Fn((f64, f64)) -> f32 {
+    let near = Near::new(rivals, window, (at.w, at.h));
+    move |(x, y)| if is_taken(Window { x, y, ..at }, near.rivals()) { 0.0 } else { 1.0 }
 }
 
 #[cfg(test)]
