@@ -1,6 +1,6 @@
 // The tracker's correlation filters: looks at windows, and learning.
 //
-// A window is 128 x 128 samples of luma and 64 x 64 of each chroma, which `sample_grids` (surface.cu) made. It
+// A window is 128 x 128 samples of luma and 64 x 64 of each chroma, which `sample_listed_grids` (surface.cu) made. It
 // becomes 32 x 32 cells of 32 features; their spectrum is multiplied with a filter's and transformed back. What
 // the features are, how a filter learns, and the order of all sums are those of the host: hog.rs, names.rs,
 // eye.rs, colour.rs, fft.rs and filter.rs in crates/lockon-core/src/tracker/, which are the oracle in the tests
@@ -8,7 +8,9 @@
 // come from the host, in `Tables`.
 //
 // One block works on one window, or on one filter, in shared memory. Between the steps, threads change places:
-// a thread has a cell, then a row of two channels, then a column of one channel.
+// a thread has a cell, then a row of two channels, then a column of one channel. All steps use the same memory,
+// so a barrier stands before each step that reads what other threads have written, and before each that writes
+// where others may still read.
 #include "shared.h"
 
 constexpr int GRID = 32;       // cells on a side
@@ -195,9 +197,10 @@ __device__ __forceinline__ void store(float* spectrum, int place, Complex value)
 
 // ---- features ----
 
-// Unsigned directions 20 degrees apart, times 90; the last one is the first, negated: see `product`.
-__device__ const int2 DIRECTIONS[UNSIGNED + 1] = {{90, 0},   {85, 31},  {69, 58},  {45, 78},  {16, 89},
-                                                  {-16, 89}, {-45, 78}, {-69, 58}, {-85, 31}, {90, 0}};
+// Unsigned directions 20 degrees apart, times 90 (COSINES and SINES of hog.rs); the last one is the first,
+// negated: see `product`.
+constexpr int2 DIRECTIONS[UNSIGNED + 1] = {{90, 0},   {85, 31},  {69, 58},  {45, 78},  {16, 89},
+                                           {-16, 89}, {-45, 78}, {-69, 58}, {-85, 31}, {90, 0}};
 
 // True if products with a direction are negated: two in four, so that the two neighbours of a direction have
 // the signs that shares need.
@@ -231,11 +234,8 @@ __device__ __forceinline__ void share_out(const unsigned char* luma, const int2*
   const int across_x = gy < 0 ? -gx : gx, across_y = gy < 0 ? -gy : gy;
   int between = 0;
 #pragma unroll
-  for (int direction = 1; direction < UNSIGNED; ++direction) {
-    constexpr int2 KNOWN[UNSIGNED] = {{90, 0},   {85, 31},  {69, 58},  {45, 78}, {16, 89},
-                                      {-16, 89}, {-45, 78}, {-69, 58}, {-85, 31}};
-    between += cross(KNOWN[direction], across_x, across_y) > 0 ? 1 : 0;
-  }
+  for (int direction = 1; direction < UNSIGNED; ++direction)
+    between += cross(DIRECTIONS[direction], across_x, across_y) > 0 ? 1 : 0;
   if (gy == 0) between = 0;
   const int y = line / 4, part = line % 4;
   // Eighths for the neighbour: 3 and 1 above, 1 and 3 below.
@@ -272,7 +272,7 @@ __device__ __forceinline__ float of_histogram(const int* histograms, int directi
 
 __device__ __forceinline__ float cut(float value) { return value < CUT ? value : CUT; }
 
-// The bin of a sample of colours.
+// The bin of a sample of colours, as colour.rs: chroma in 12 steps of 6 from 92 on, luma in 8 steps of 32.
 __device__ __forceinline__ int step(int chroma) { return min(max(chroma - 92, 0), 71) / 6; }
 __device__ __forceinline__ int bin_of(const unsigned char* patch, int sample, bool has_chroma) {
   const int x = sample % COLOUR_SIDE, y = sample / COLOUR_SIDE;
@@ -283,7 +283,8 @@ __device__ __forceinline__ int bin_of(const unsigned char* patch, int sample, bo
   return (mean / 32 * 12 + step(u)) * 12 + step(v);
 }
 
-// The features of a cell, but for the taper.
+// The features of a cell, but for the taper. Weights and limits are those of hog.rs, names.rs and eye.rs:
+// energy 0.0589, NONE 1e-6, NAME_WEIGHT 1.3, LUMA_WEIGHT 1 / 255, CHROMA_WEIGHT 2 / 255, COLOUR_WEIGHT 0.5.
 __device__ __forceinline__ void describe(const float* planes, const unsigned char* patch, const float* tables,
                                          int cell, float (&features)[CHANNELS]) {
   const int x = cell % GRID, y = cell / GRID;
@@ -345,7 +346,9 @@ extern "C" __global__ __launch_bounds__(THREADS, 1) void look(const Look* looks,
   }
   for (int i = thread; i < SIGNED * CELLS; i += THREADS) ((int*)planes)[i] = 0;
   if (thread < GRID) turns[thread] = ((const Complex*)tables)[thread];
-  if (thread <= UNSIGNED) directions[thread] = DIRECTIONS[thread];
+#pragma unroll
+  for (int direction = 0; direction <= UNSIGNED; ++direction)
+    if (thread == direction) directions[direction] = DIRECTIONS[direction];
   __syncthreads();
 
   for (int place = warp; place < 4 * SIDE; place += HALF)
@@ -457,7 +460,7 @@ extern "C" __global__ __launch_bounds__(THREADS, 1) void look(const Look* looks,
 #pragma unroll
     for (int n = 0; n < GRID; ++n)
       back[lane * (GRID + 1) + n] = swapped(line[at(n)]).re * (1.0f / (float)CELLS);
-  } else if (look.colours != 0) {
+  } else if (look.colours != 0 || look.bins != 0) {
     for (int i = thread - 32; i < CHROMA_BYTES; i += THREADS - 32) {
       const int bin = bin_of(patch, i, look.has_chroma);
       probabilities[i / COLOUR_SIDE * PROBABILITY_PITCH + i % COLOUR_SIDE] = bins[bin];
@@ -505,7 +508,7 @@ extern "C" __global__ __launch_bounds__(THREADS, 1) void look(const Look* looks,
 
 // ---- learning ----
 
-// ADMM's weight of g = h in its first round, and by how much it grows.
+// ADMM's weight of g = h in its first round, and by how much it grows: as in correlator.rs and filter.rs.
 constexpr float PENALTY = 1.0f;
 constexpr float GROWTH = 10.0f;
 

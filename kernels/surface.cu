@@ -125,7 +125,7 @@ extern "C" __global__ void sample_grids(const Grids grids, unsigned char* sample
   sample_grid(grids.grid[blockIdx.y], samples);
 }
 
-// The same of any number of grids in memory.
+// Writes the samples of any number of grids that lie in memory.
 extern "C" __global__ void sample_listed_grids(const Grid* grids, unsigned char* samples) {
   sample_grid(grids[blockIdx.y], samples);
 }

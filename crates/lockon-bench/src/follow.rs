@@ -19,7 +19,7 @@ use lockon_core::frame::{
 use lockon_core::ports::Follow;
 use lockon_core::results::{Track, TrackState};
 use lockon_core::surface::Surface;
-use lockon_core::tracker::Tracker;
+use lockon_core::tracker::{Tracker, tables};
 use lockon_cuda::Opened;
 use lockon_cuda::driver::{DeviceBuffer, Gpu, Priority};
 
@@ -88,7 +88,7 @@ pub(super) fn follow(request: &FollowRequest) -> Result<()> {
     let bytes = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
     let format = VideoFormat {
         size: *size,
-        pixels: PixelFormat::ALL[0],
+        pixels: PixelFormat::from_name("I420").context("I420 is known")?,
         frame_rate: (*rate as i32, 1),
         pixel_aspect: (1, 1),
         colorimetry: None,
@@ -105,6 +105,9 @@ pub(super) fn follow(request: &FollowRequest) -> Result<()> {
         Ok(picture)
     };
     let on_device = |index: usize| on_device(&device, &frames, &there, index);
+    let first = on_device(0)?;
+    let keeps_filters = first.surface().is_some_and(|surface| surface.correlator(&tables()).is_some());
+    ensure!(keeps_filters, "this GPU cannot keep the tracker's filters");
     for boxes in boxes {
         let specs = boxes.split('+').map(str::parse).collect::<Result<Vec<TrackSpec>, _>>();
         let specs = specs.map_err(anyhow::Error::msg).context(boxes.clone())?;

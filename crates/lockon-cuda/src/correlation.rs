@@ -1,9 +1,10 @@
 //! The tracker's filters in the device's memory, and their looks at pictures there, done by
 //! kernels/correlation.cu.
 //!
-//! Each tracker has a [`DeviceCorrelator`]: a stream in which its looks and its lessons run in order. A call
-//! of `respond` copies what it asks to the device, samples all windows in one launch, looks at them in
-//! another, and waits; the answers are written into page-locked memory, 16 kB a look. `learn` does not wait.
+//! Each tracker has a [`DeviceCorrelator`]: a stream in which its queries and its lessons run in order. A call
+//! of `respond` copies the queries to the device, samples all windows in one launch, looks at them in
+//! another, and waits; the answers are written into page-locked memory, 4 to 16 kB each. `learn` does not
+//! wait.
 
 #![expect(unsafe_code, reason = "launching a kernel: what it reads and writes are addresses without lengths")]
 
@@ -12,15 +13,15 @@ use std::sync::Arc;
 
 use lockon_core::error::{Error, Result};
 use lockon_core::frame::correlator::{
-    BINS, CHANNELS, COLOUR_SIDE, Correlator, FilterState, GRID, HALF, KEPT, Learnt, Lesson, Look,
-    PlacedFilter, Spectrum, Tables,
+    BINS, CHANNELS, COLOUR_SIDE, Correlator, FilterState, GRID, HALF, KEPT, LUMA_SIDE, Learnt, Lesson,
+    Memory, PENALTY, PlacedFilter, Query, Spectrum, Tables,
 };
 use lockon_core::locks::Ranked;
-use lockon_core::surface::Surface;
+use lockon_core::surface::{Grid, Surface};
 
 use super::driver::{DeviceBuffer, Kernel, Pinned, PinnedBuffer, Priority, Rows, Stream, arg, bytes_of, ptx};
 use super::shared::{constant, pod_structure};
-use super::surface::{BLOCK, DevicePicture, Shared};
+use super::surface::{self, BLOCK, DevicePicture, Shared};
 
 const PTX: &str = include_str!("../ptx/correlation.ptx");
 const THREADS: usize = constant(PTX, "THREADS");
@@ -45,11 +46,9 @@ const SPECTRUM: usize = FREQUENCIES * CHANNELS;
 const _: () = assert!(
     SPECTRUM == constant(PTX, "SPECTRUM")
         && COLOUR_SIDE == constant(PTX, "COLOUR_SIDE")
+        && LUMA_SIDE == SIDE
         && KEPT * LEARNT == constant(PTX, "SAMPLE") - KEPT_STATES
 );
-
-/// ADMM's weight of g = h in its first round.
-const PENALTY: f32 = 1.0;
 
 /// Bytes of the answers to a look: responses, colours, bins.
 const RESPONSES_BYTES: usize = 4 * GRID * GRID;
@@ -61,7 +60,7 @@ const GRIDS: usize = 3;
 /// `Look` of the kernels.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
-struct PackedLook {
+struct PackedQuery {
     filter: u64,
     patch: u64,
     probabilities: u64,
@@ -75,7 +74,7 @@ struct PackedLook {
     unused: i32,
 }
 
-pod_structure!(PackedLook, 72 bytes {
+pod_structure!(PackedQuery, 72 bytes {
     filter: u64,
     patch: u64,
     probabilities: u64,
@@ -115,7 +114,12 @@ impl Correlation {
     /// None if a block cannot have as much shared memory as it needs.
     fn load(device: &Shared, tables: &Tables) -> Result<Option<Self>> {
         let gpu = &device.gpu;
-        if gpu.max_shared_bytes()? < LOOK_SHARED_BYTES {
+        let allowed = gpu.max_shared_bytes()?;
+        if allowed < LOOK_SHARED_BYTES {
+            tracing::info!(
+                "targets are followed on the host: a block of this GPU can have {allowed} bytes of shared memory, and \
+                 the tracker's filters need {LOOK_SHARED_BYTES}"
+            );
             return Ok(None);
         }
         let module = gpu.share(ptx!("correlation"))?;
@@ -131,10 +135,10 @@ impl Correlation {
 }
 
 /// The filters of one tracker.
-pub(super) struct DeviceCorrelator(Arc<Lane>);
+pub(super) struct DeviceCorrelator(Arc<FilterLane>);
 
 /// What the filters of a tracker share.
-struct Lane {
+struct FilterLane {
     device: Arc<Shared>,
     work: Ranked<Work, 110>,
 }
@@ -142,162 +146,206 @@ struct Lane {
 /// A stream and its buffers. They grow to what is asked.
 struct Work {
     stream: Stream,
-    asked: Both,
-    lessons: Both,
+    asked: Staged,
+    lessons: Staged,
     patches: Option<DeviceBuffer<u8>>,
     answers: Option<PinnedBuffer<u8>>,
     /// Lessons were begun, and nothing was waited for since.
     is_learning: bool,
-    /// Room of filters that are gone.
+    /// Filters that are placed, and room of those that are gone.
+    placed: usize,
     spare: Vec<DeviceBuffer<f32>>,
     /// The first error that could not be reported.
     failure: Option<Error>,
 }
 
-/// Bytes on the host that are copied to the device.
+/// Bytes on the host, and where they are copied to on the device.
 #[derive(Default)]
-struct Both(Option<(PinnedBuffer<u8>, DeviceBuffer<u8>)>);
+struct Staged(Option<(PinnedBuffer<u8>, DeviceBuffer<u8>)>);
 
-impl Both {
-    /// Copies what `parts` have, one after the other, without waiting. Returns where it lies.
+impl Staged {
+    /// Makes room for so many bytes. Returns where they will lie.
+    fn reserve(&mut self, device: &Shared, length: usize) -> Result<u64> {
+        if let Some((_, there)) = self.0.as_ref().filter(|(here, _)| here.len() >= length) {
+            return Ok(there.address());
+        }
+        let length = length.next_power_of_two();
+        let here = device.gpu.alloc_pinned("what a tracker asks", length, Pinned::Plain)?;
+        let there = device.gpu.alloc("what a tracker asks", length)?;
+        let address = there.address();
+        self.0 = Some((here, there));
+        Ok(address)
+    }
+
+    /// Copies what `parts` have, one after the other, without waiting, to where `reserve` said.
     ///
     /// # Safety
-    /// The last copy is done, and nothing on the device reads it any more.
-    unsafe fn upload(&mut self, device: &Shared, stream: &Stream, parts: &[&[u8]]) -> Result<u64> {
-        let length = parts.iter().map(|part| part.len()).sum();
-        let at = self.address(device, length)?;
-        let Some((here, there)) = &mut self.0 else { return Ok(at) };
-        let mut rest = here.as_mut_slice();
+    /// - The last copy is done, and nothing on the device reads it any more,
+    /// - this is dropped only when the copy is done.
+    ///
+    /// # Panics
+    /// If no room was reserved for them.
+    unsafe fn upload(&mut self, device: &Shared, stream: &Stream, parts: &[&[u8]]) -> Result<()> {
+        let (here, there) = self.0.as_mut().expect("room was reserved");
+        let mut length = 0;
         for part in parts {
-            let (to, after) = rest.split_at_mut(part.len());
-            to.copy_from_slice(part);
-            rest = after;
+            here.as_mut_slice()[length..][..part.len()].copy_from_slice(part);
+            length += part.len();
         }
         device.traffic.add_up(length);
-        // SAFETY: the host writes here again only when the copy is done, as the caller promises; the buffer
-        // lives as long as the stream.
-        unsafe { stream.upload(here, there, length)? };
-        Ok(at)
+        // SAFETY: the host writes here again, and drops it, only when the copy is done, as the caller
+        // promises.
+        unsafe { stream.upload(here, there, length) }
+    }
+}
+
+impl Work {
+    /// Makes room for so many queries. Returns where they will lie.
+    fn reserve(&mut self, device: &Shared, count: usize) -> Result<u64> {
+        let Self { asked, patches, answers, .. } = self;
+        if patches.as_ref().is_none_or(|patches| patches.len() < count * PATCH_BYTES) {
+            *patches = Some(device.gpu.alloc("windows", count.next_power_of_two() * PATCH_BYTES)?);
+        }
+        if answers.as_ref().is_none_or(|answers| answers.len() < count * ANSWER_BYTES) {
+            let length = count.next_power_of_two() * ANSWER_BYTES;
+            *answers = Some(device.gpu.alloc_pinned("answers", length, Pinned::Plain)?);
+        }
+        let bytes = size_of::<PackedQuery>() + GRIDS * size_of::<surface::Grid>() + 4 * BINS;
+        asked.reserve(device, count * bytes)
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        // A lesson may still be on its way. An error has no one to go to: the device is lost then.
+        let _ = self.stream.wait();
     }
 }
 
 impl DeviceCorrelator {
-    /// None if the device is too small for it.
+    /// None if the device cannot do it. That is said once.
     pub(super) fn open(device: &Arc<Shared>, tables: &Tables) -> Result<Option<Self>> {
-        if device.correlation.get().is_none() {
-            let loaded = Correlation::load(device, tables)?;
-            device.correlation.get_or_init(|| loaded);
-        }
-        if matches!(device.correlation.get(), Some(None)) {
+        let correlation = device.correlation.get_or_init(|| {
+            let loaded = Correlation::load(device, tables);
+            loaded.unwrap_or_else(|error| {
+                tracing::warn!("targets are followed on the host: {error}");
+                None
+            })
+        });
+        if correlation.is_none() {
             return Ok(None);
         }
         let work = Work {
             stream: device.gpu.stream(Priority::High)?,
-            asked: Both::default(),
-            lessons: Both::default(),
+            asked: Staged::default(),
+            lessons: Staged::default(),
             patches: None,
             answers: None,
             is_learning: false,
+            placed: 0,
             spare: Vec::new(),
             failure: None,
         };
-        Ok(Some(Self(Arc::new(Lane { device: device.clone(), work: Ranked::new(work) }))))
+        Ok(Some(Self(Arc::new(FilterLane { device: device.clone(), work: Ranked::new(work) }))))
     }
 }
 
-impl Lane {
+impl FilterLane {
     fn correlation(&self) -> &Correlation {
-        self.device.correlation.get().and_then(Option::as_ref).expect("loaded before the first lane")
+        self.device.correlation.get().and_then(Option::as_ref).expect("loaded before there is a lane")
     }
 
-    fn try_respond(&self, picture: &DevicePicture, looks: &mut [Look<'_>]) -> Result<()> {
+    fn try_respond(&self, picture: &DevicePicture, queries: &mut [Query<'_>]) -> Result<()> {
         let Self { device, work } = self;
         let mut work = work.lock();
-        let Work { stream, asked, patches, answers, is_learning, failure, .. } = &mut *work;
-        if let Some(error) = failure.take() {
+        if let Some(error) = work.failure.take() {
             return Err(error);
         }
-        let count = looks.len();
-        let patches = match patches {
-            Some(patches) if patches.len() >= count * PATCH_BYTES => patches,
-            patches => patches.insert(device.gpu.alloc("windows", count * PATCH_BYTES)?),
-        };
-        let answers = match answers {
-            Some(answers) if answers.len() >= count * ANSWER_BYTES => answers,
-            answers => {
-                answers.insert(device.gpu.alloc_pinned("answers", count * ANSWER_BYTES, Pinned::Plain)?)
-            }
-        };
-        let grids = looks.iter().enumerate().flat_map(|(index, look)| {
+        let count = queries.len();
+        for query in &*queries {
+            assert!(
+                std::ptr::eq(&raw const *DeviceFilter::of(query.filter).correlator.0, self),
+                "a filter of another tracker"
+            );
+            assert_eq!(query.probabilities.len(), BINS, "probabilities of bins");
+            let end = query.grids.iter().map(Grid::end).max().unwrap_or(0);
+            assert!(end <= PATCH_BYTES, "grids of {end} bytes for a window of {PATCH_BYTES}");
+        }
+        let at = work.reserve(device, count)?;
+        let Work { stream, asked, patches, answers, is_learning, .. } = &mut *work;
+        let (Some(patches), Some(answers)) = (patches, answers) else { return Ok(()) };
+        let grids = queries.iter().enumerate().flat_map(|(index, query)| {
             let first = index * PATCH_BYTES;
-            look.grids.iter().map(move |grid| picture.packed(grid, first + grid.at))
+            query.grids.iter().map(move |grid| picture.packed(grid, first + grid.at))
         });
         let grids: Vec<_> = grids.collect();
-        let tables: Vec<&[u8]> = looks.iter().map(|look| bytes_of(look.probabilities)).collect();
-        // Looks come first, and have the addresses of tables, which come last.
-        let places = [size_of::<PackedLook>() * count, size_of_val(&*grids)];
-        let from = answers.device_address();
-        let packed = |at: u64| {
-            let pack = |(index, look): (usize, &Look<'_>)| {
-                let answer = from + (index * ANSWER_BYTES) as u64;
-                let after = |wanted: bool, bytes: usize| if wanted { answer + bytes as u64 } else { 0 };
-                PackedLook {
-                    filter: DeviceFilter::of(look.filter).address(),
-                    patch: patches.address_of(index * PATCH_BYTES),
-                    probabilities: at + (places[0] + places[1] + 4 * BINS * index) as u64,
-                    responses: answer,
-                    colours: after(look.colours.is_some(), RESPONSES_BYTES),
-                    bins: after(look.bins.is_some(), 2 * RESPONSES_BYTES),
-                    has_chroma: i32::from(look.grids.len() == GRIDS),
-                    is_wide: i32::from(look.is_wide),
-                    half: [look.half.0 as i32, look.half.1 as i32],
-                    is_learnt: i32::from(look.is_learnt),
-                    unused: 0,
-                }
-            };
-            looks.iter().enumerate().map(pack).collect::<Vec<_>>()
+        // Queries come first, and have the addresses of probabilities, which come last.
+        let listed = at + (size_of::<PackedQuery>() * count) as u64;
+        let probabilities = listed + size_of_val(&*grids) as u64;
+        let answered = answers.device_address();
+        let pack = |(index, query): (usize, &Query<'_>)| {
+            let answer = answered + (index * ANSWER_BYTES) as u64;
+            let after = |wanted: bool, bytes: usize| if wanted { answer + bytes as u64 } else { 0 };
+            PackedQuery {
+                filter: DeviceFilter::of(query.filter).address(),
+                patch: patches.address_of(index * PATCH_BYTES),
+                probabilities: probabilities + (4 * BINS * index) as u64,
+                responses: answer,
+                colours: after(query.colours.is_some(), RESPONSES_BYTES),
+                bins: after(query.bins.is_some(), 2 * RESPONSES_BYTES),
+                has_chroma: i32::from(query.grids.len() == GRIDS),
+                is_wide: i32::from(query.is_wide),
+                half: [query.half.0 as i32, query.half.1 as i32],
+                is_learnt: i32::from(query.is_learnt),
+                unused: 0,
+            }
         };
-        picture.begin(stream)?;
-        let at = asked.address(device, places[0] + places[1] + 4 * BINS * count)?;
-        let packed = packed(at);
-        let mut parts = vec![bytes_of(&packed), bytes_of(&grids)];
-        parts.extend(tables);
-        let Correlation { look: kernel, tables, .. } = self.correlation();
+        let packed: Vec<_> = queries.iter().enumerate().map(pack).collect();
+        let parts = [bytes_of(&packed), bytes_of(&grids)].into_iter();
+        let parts = parts.chain(queries.iter().map(|query| bytes_of(query.probabilities)));
+        let parts: Vec<&[u8]> = parts.collect();
+        let Correlation { look, tables, .. } = self.correlation();
         let sample = &device.kernels()?.sample_listed;
         let mut ask = || {
-            // SAFETY: `respond` waited for the last copy and the kernels that read it, as it does below.
+            picture.begin(stream)?;
+            // SAFETY: the last call waited for its copy and for the kernels that read it, as this one does
+            // below, before anything is dropped.
             unsafe { asked.upload(device, stream, &parts)? };
-            let (listed, into) = (at + places[0] as u64, patches.address());
+            let (patches, tables) = (patches.address(), tables.address());
             let blocks = [(SIDE * SIDE).div_ceil(BLOCK), grids.len(), 1];
-            // SAFETY: these are the kernel's arguments: grids whose samples lie in `patches`, of planes of
-            // the picture, which the caller keeps until the wait below.
-            unsafe { stream.launch(sample, blocks, [BLOCK, 1, 1], 0, &mut [arg(&listed), arg(&into)])? };
-            let (looks, tables) = (at, tables.address());
-            let arguments = &mut [arg(&looks), arg(&tables)];
-            // SAFETY: these are the kernel's arguments. It reads what was copied, patches and filters of this
-            // lane, which live, and writes `ANSWER_BYTES` of each look to `answers`, which is kept and not
-            // touched until the wait below.
-            unsafe { stream.launch(kernel, [count, 1, 1], [THREADS, 1, 1], LOOK_SHARED_BYTES, arguments) }
+            // SAFETY: these are the kernel's arguments: grids that were copied, whose samples lie within
+            // `PATCH_BYTES` of `patches` for each query, as checked above, of planes of the picture, which the
+            // caller keeps until the wait below.
+            unsafe { stream.launch(sample, blocks, [BLOCK, 1, 1], 0, &mut [arg(&listed), arg(&patches)])? };
+            let arguments = &mut [arg(&at), arg(&tables)];
+            // SAFETY: these are the kernel's arguments: queries that were copied. It reads the patches, as many
+            // probabilities as there are bins, and filters of this lane, as checked above, all of which live;
+            // and writes `ANSWER_BYTES` for each query to `answers`, which is kept and not touched until the
+            // wait below.
+            unsafe { stream.launch(look, [count, 1, 1], [THREADS, 1, 1], LOOK_SHARED_BYTES, arguments) }
         };
         let begun = ask();
         // Also after a failure: started work may still write.
         let waited = stream.wait();
         begun.and(waited)?;
         *is_learning = false;
-        device.traffic.add_down(count * ANSWER_BYTES);
         let (answers, _) = answers.as_slice().as_chunks::<ANSWER_BYTES>();
-        for (look, answer) in looks.iter_mut().zip(answers) {
+        for (query, answer) in queries.iter_mut().zip(answers) {
             let (responses, rest) = answer.split_at(RESPONSES_BYTES);
             let (colours, bins) = rest.split_at(RESPONSES_BYTES);
-            read_floats(responses, look.responses);
-            if let Some(means) = &mut look.colours {
+            read_floats(responses, query.responses);
+            let mut bytes = responses.len();
+            if let Some(means) = &mut query.colours {
                 read_floats(colours, means);
+                bytes += colours.len();
             }
-            if let Some(own) = &mut look.bins {
+            if let Some(own) = &mut query.bins {
                 for (bin, &bytes) in own.iter_mut().zip(bins.as_chunks().0) {
                     *bin = u16::from_ne_bytes(bytes);
                 }
+                bytes += bins.len();
             }
+            device.traffic.add_down(bytes);
         }
         Ok(())
     }
@@ -315,18 +363,23 @@ impl Lane {
             columns: lesson.columns.map(|(cos, sin)| [cos, sin]),
         };
         let packed: Vec<_> = lessons.iter().map(pack).collect();
-        // SAFETY: the last copy and the kernel that read it were waited for, above or in `respond`.
-        let at = unsafe { asked.upload(device, stream, &[bytes_of(&packed)])? };
+        let at = asked.reserve(device, size_of_val(&*packed))?;
         *is_learning = true;
+        // SAFETY: the last copy and the kernel that read it were waited for, above or in `respond`; `Work`
+        // waits before it is dropped.
+        unsafe { asked.upload(device, stream, &[bytes_of(&packed)])? };
         let Correlation { learn, tables, .. } = self.correlation();
         let tables = tables.address();
         let arguments = &mut [arg(&at), arg(&tables)];
-        // SAFETY: these are the kernel's arguments: what was copied, and filters of this lane, which live.
+        // SAFETY: these are the kernel's arguments: lessons that were copied, for filters that live.
         unsafe { stream.launch(learn, [packed.len(), 1, 1], [THREADS, 1, 1], LEARN_SHARED_BYTES, arguments) }
     }
 
     fn try_place(self: &Arc<Self>, filter: &FilterState) -> Result<DeviceFilter> {
         let mut work = self.work.lock();
+        // So that looks need no memory: each filter looks at two windows at most at a time.
+        let queries = 2 * (work.placed + 1);
+        work.reserve(&self.device, queries)?;
         let mut memory = match work.spare.pop() {
             Some(memory) => memory,
             None => self.device.gpu.alloc("a filter of the tracker", FILTER)?,
@@ -345,22 +398,11 @@ impl Lane {
             write_learnt(state, numbers);
         }
         work.stream.upload_now(&numbers, &mut memory)?;
+        work.placed += 1;
         let (outside, label, drawn) = (outside.clone(), label.clone(), *drawn);
         let kept = (0..kept.len()).collect();
         let correlator = DeviceCorrelator(self.clone());
         Ok(DeviceFilter { correlator, memory: Some(memory), kept, outside, label, drawn, power: *power })
-    }
-}
-
-impl Both {
-    /// Where so many bytes will lie.
-    fn address(&mut self, device: &Shared, length: usize) -> Result<u64> {
-        if self.0.as_ref().is_none_or(|both| both.0.len() < length) {
-            let length = length.next_power_of_two();
-            let here = device.gpu.alloc_pinned("what a tracker asks", length, Pinned::Plain)?;
-            self.0 = Some((here, device.gpu.alloc("what a tracker asks", length)?));
-        }
-        Ok(self.0.as_ref().map_or(0, |both| both.1.address()))
     }
 }
 
@@ -404,14 +446,14 @@ impl Correlator for DeviceCorrelator {
         }
     }
 
-    fn respond(&self, surface: &(dyn Surface + 'static), looks: &mut [Look<'_>]) {
+    fn respond(&self, surface: &(dyn Surface + 'static), queries: &mut [Query<'_>]) {
         let picture = DevicePicture::of(&self.0.device.gpu, surface).expect("the picture that it sees");
-        if looks.is_empty() {
+        if queries.is_empty() {
             return;
         }
-        if let Err(error) = self.0.try_respond(picture, looks) {
+        if let Err(error) = self.0.try_respond(picture, queries) {
             picture.note(error);
-            for Look { responses, colours, bins, .. } in looks {
+            for Query { responses, colours, bins, .. } in queries {
                 responses.fill(0.0);
                 if let Some(colours) = colours {
                     colours.fill(0.0);
@@ -445,7 +487,7 @@ struct DeviceFilter {
     /// What the device does not change.
     outside: Vec<f32>,
     label: (Vec<f32>, Vec<f32>),
-    drawn: lockon_core::frame::correlator::Memory,
+    drawn: Memory,
     power: f32,
 }
 
@@ -481,8 +523,10 @@ impl DeviceFilter {
 
 impl Drop for DeviceFilter {
     fn drop(&mut self) {
-        // Those that come after it in the stream write it again.
-        self.correlator.0.work.lock().spare.extend(self.memory.take());
+        // What comes later in the stream may use the memory again.
+        let mut work = self.correlator.0.work.lock();
+        work.placed -= 1;
+        work.spare.extend(self.memory.take());
     }
 }
 
@@ -504,11 +548,16 @@ impl PlacedFilter for DeviceFilter {
         self.kept.clear();
     }
 
-    fn fetch(&self) -> Option<FilterState> {
+    fn fetch(&self) -> FilterState {
         let mut numbers = vec![0.0; KEPT_STATES + KEPT * LEARNT];
         let fetched = self.correlator.0.work.lock().stream.download_now(self.memory(), &mut numbers);
-        fetched.inspect_err(|error| tracing::warn!("a target's filter is lost: {error}")).ok()?;
-        Some(FilterState {
+        if let Err(error) = fetched {
+            tracing::warn!("a target's filter is lost: {error}");
+            numbers.fill(0.0);
+            // What responses are divided by.
+            numbers[TOP] = 1.0;
+        }
+        FilterState {
             learnt: read_learnt(&numbers),
             anchor: read_spectrum(&numbers[ANCHOR..]),
             outside: self.outside.clone(),
@@ -516,7 +565,7 @@ impl PlacedFilter for DeviceFilter {
             memory: self.drawn,
             power: self.power,
             kept: self.kept.iter().map(|&place| read_learnt(&numbers[Self::kept_at(place)..])).collect(),
-        })
+        }
     }
 }
 
@@ -526,15 +575,14 @@ mod tests {
 
     use lockon_core::config::{Moment, TrackSpec};
     use lockon_core::device_memory::{DeviceMemory, DevicePlane, SurfaceDevice};
-    use lockon_core::frame::correlator::{LUMA_SIDE, Memory};
     use lockon_core::frame::{
         Circumstances, Frame, FrameMeta, Picture, PixelFormat, Plane, PlaneRef, Rect, Size, VideoFormat,
     };
     use lockon_core::ports::Follow;
     use lockon_core::reference::surface::OnDevice;
     use lockon_core::results::{Track, TrackState};
-    use lockon_core::surface::{Grid, Turn};
-    use lockon_core::tracker::{HostCorrelator, Tracker};
+    use lockon_core::surface::Turn;
+    use lockon_core::tracker::{HostCorrelator, Tracker, tables};
 
     use super::*;
     use crate::driver::Gpu;
@@ -575,6 +623,15 @@ mod tests {
     fn planes(format: &VideoFormat, mut plane: impl FnMut(usize, Size) -> Plane) -> Vec<Plane> {
         let sizes = (0..format.pixels.planes()).map(|index| format.pixels.plane_size(index, format.size));
         sizes.enumerate().map(|(index, size)| plane(index, size)).collect()
+    }
+
+    /// A place for filters; none on a GPU that is too small for them, which is said.
+    fn correlator(surface: &dyn Surface) -> Option<Box<dyn Correlator>> {
+        let correlator = surface.correlator(&tables());
+        if correlator.is_none() {
+            println!("skipped: this GPU cannot keep the tracker's filters");
+        }
+        correlator
     }
 
     fn number(random: &mut Random) -> f32 {
@@ -640,6 +697,7 @@ mod tests {
         is_wide: bool,
         half: (i64, i64),
         has_place: bool,
+        has_bins: bool,
     }
 
     type Answer = (Vec<u32>, Vec<u32>, Vec<u16>);
@@ -659,8 +717,8 @@ mod tests {
             .iter()
             .map(|_| (vec![7.5; cells], vec![7.5; cells], vec![7777; COLOUR_SIDE * COLOUR_SIDE]))
             .collect();
-        let looks = asked.iter().zip(filters).zip(&mut room);
-        let looks = looks.map(|((asked, filter), (responses, colours, bins))| Look {
+        let queries = asked.iter().zip(filters).zip(&mut room);
+        let queries = queries.map(|((asked, filter), (responses, colours, bins))| Query {
             filter: &**filter,
             grids: &asked.grids,
             is_wide: asked.is_wide,
@@ -669,9 +727,9 @@ mod tests {
             is_learnt: true,
             responses,
             colours: asked.has_place.then_some(colours),
-            bins: asked.has_place.then_some(bins),
+            bins: asked.has_bins.then_some(bins),
         });
-        correlator.respond(surface, &mut looks.collect::<Vec<_>>());
+        correlator.respond(surface, &mut queries.collect::<Vec<_>>());
         let bits = |numbers: Vec<f32>| numbers.into_iter().map(f32::to_bits).collect();
         room.into_iter().map(|(responses, colours, bins)| (bits(responses), bits(colours), bins)).collect()
     }
@@ -721,6 +779,7 @@ mod tests {
                         is_wide: random.below(2) == 0,
                         half: (1 + random.below(30) as i64, 1 + random.below(30) as i64),
                         has_place: random.below(4) > 0,
+                        has_bins: random.below(2) > 0,
                     })
                     .collect();
                 let wanted = answers(&host, definition.surface().unwrap(), &filters[0], &asked);
@@ -764,7 +823,7 @@ mod tests {
                     }
                 }
                 for (index, (there, here)) in filters[1].iter().zip(&filters[0]).enumerate() {
-                    let (there, here) = (there.fetch().unwrap(), here.fetch().unwrap());
+                    let (there, here) = (there.fetch(), here.fetch());
                     let what = format!("{name} {size}, turn {turn}, filter {index}");
                     assert!(
                         there.learnt == here.learnt,
@@ -846,7 +905,7 @@ mod tests {
         let format = format("GRAY8", Size::new(64, 64));
         let planes = planes(&format, |_, size| Plane::new(size));
         let picture = device.adopt(upload(&gpu, &planes), &format).unwrap();
-        let correlator = picture.surface().unwrap().correlator(&lockon_core::tracker::tables()).unwrap();
+        let Some(correlator) = correlator(picture.surface().unwrap()) else { return };
         let state = filter(&mut Random(5));
         for _ in 0..1000 {
             let _placed = [(); 2].map(|()| correlator.place(&state).unwrap());

@@ -21,6 +21,7 @@
 //! | `threshold`, `fused`, `texture` | launchers of the threshold kernels; textures |
 //! | `range` | launcher of `kernels/range.cu` |
 //! | `overlay`, `surface` | launchers of `kernels/overlay.cu` and `kernels/surface.cu` |
+//! | `correlation` | the tracker's filters on the device, launcher of `kernels/correlation.cu` |
 //! | `driver` | the layer over the CUDA driver |
 //! | `parts` | searches and thresholds of single frames, for `lockon-bench` |
 //!
@@ -46,8 +47,8 @@ use search::{CandidateList, Lane, PlannedSearch, Planner, WindowSearch};
 use surface::DevicePicture;
 use threshold::Thresholder;
 
-#[doc(hidden)]
 mod correlation;
+#[doc(hidden)]
 pub mod driver;
 mod fused;
 mod mma;

@@ -126,7 +126,8 @@ impl Opened {
         Self::counting(number, &Traffic::default())
     }
 
-    /// As [`Self::open`], and counts the bytes of pictures that come to the host.
+    /// As [`Self::open`], and counts the bytes of pictures, and of what is seen of them, that come to the
+    /// host.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -636,10 +637,13 @@ impl Surface for DevicePicture {
     }
 
     fn correlator(&self, tables: &Tables) -> Option<Box<dyn Correlator>> {
-        DeviceCorrelator::open(&self.device, tables)
-            .inspect_err(|error| tracing::warn!("targets are followed on the host: {error}"))
-            .ok()?
-            .map(|correlator| Box::new(correlator) as Box<dyn Correlator>)
+        match DeviceCorrelator::open(&self.device, tables) {
+            Ok(correlator) => Some(Box::new(correlator?)),
+            Err(error) => {
+                self.note(error);
+                None
+            }
+        }
     }
 
     fn check(&self) -> Result<()> {

@@ -3,7 +3,8 @@
 //! A tracker's filters see windows of a picture as features, and respond to them ([`tracker`](crate::tracker)
 //! says how). Where the picture lies on a device, samples of a window would come to the host, and the host
 //! would do the rest. A device that can do it all keeps the filters itself: it samples, describes, transforms
-//! and responds, and the host gets two numbers for each cell of a window, by which it decides.
+//! and responds, and the host gets two numbers for each cell of a window, and the bins of its colours, by
+//! which it decides.
 //!
 //! Everything is computed in the order of operations of the host's code, so that a device gives the same
 //! bytes.
@@ -33,6 +34,9 @@ pub const BINS: usize = 8 * 12 * 12;
 
 /// States of a filter that are kept to go back to.
 pub const KEPT: usize = 3;
+
+/// ADMM's weight of g = h in its first round of learning.
+pub const PENALTY: f32 = 1.0;
 
 /// The half spectrum of a grid: row, column in `0..HALF`, channel.
 #[derive(Debug, Default, PartialEq)]
@@ -124,11 +128,11 @@ pub struct Tables {
     pub names: [Vec<[f32; 16]>; 3],
 }
 
-/// A look of a filter at a window.
-pub struct Look<'a> {
+/// A window that a filter is to look at.
+pub struct Query<'a> {
     /// The filter.
     pub filter: &'a dyn PlacedFilter,
-    /// The window's luma, and its u and v, where colours count. `at` is not used.
+    /// The window's luma, and its u and v, where colours count: one after the other.
     pub grids: &'a [Grid],
     /// True for the taper of wide windows.
     pub is_wide: bool,
@@ -136,7 +140,8 @@ pub struct Look<'a> {
     pub probabilities: &'a [f32],
     /// Half of the target's width and height, in samples of colours.
     pub half: (i64, i64),
-    /// The filter learns from this look, unless another one follows. At most one of each filter in a call.
+    /// The filter may learn this window, unless another one that it may learn follows. At most one of each
+    /// filter in a call.
     pub is_learnt: bool,
     /// Gets the responses: of each displacement from the middle, in cells, row by row; negative ones are at
     /// the end.
@@ -168,7 +173,7 @@ pub trait Correlator: Any + Send + Sync {
     fn place(&self, filter: &FilterState) -> Option<Box<dyn PlacedFilter>>;
 
     /// Looks at windows of a picture, and waits for the answers.
-    fn respond(&self, surface: &(dyn Surface + 'static), looks: &mut [Look<'_>]);
+    fn respond(&self, surface: &(dyn Surface + 'static), queries: &mut [Query<'_>]);
 
     /// Learns, at the latest before the next look.
     fn learn(&self, surface: &(dyn Surface + 'static), lessons: &[Lesson<'_>]);
@@ -176,7 +181,7 @@ pub trait Correlator: Any + Send + Sync {
 
 /// A filter on a device.
 pub trait PlacedFilter: Any + Send + Sync {
-    /// The device's.
+    /// Who has placed it.
     fn correlator(&self) -> &dyn Correlator;
 
     /// Keeps what it has learnt. At most [`KEPT`] states are kept: the oldest makes room.
@@ -185,6 +190,6 @@ pub trait PlacedFilter: Any + Send + Sync {
     /// Goes back to the oldest state that is kept, if there is one, and forgets all of these.
     fn go_back(&mut self);
 
-    /// The filter as it is now; `None` if the device has failed.
-    fn fetch(&self) -> Option<FilterState>;
+    /// The filter as it is now. Of a device that has failed it is 0, so that it finds nothing.
+    fn fetch(&self) -> FilterState;
 }

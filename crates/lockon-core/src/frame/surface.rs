@@ -44,7 +44,7 @@ pub trait Surface: Any + Send + Sync {
     }
 
     /// # Errors
-    /// The first error of the calls above, and of a [`Correlator`]'s, once.
+    /// The first error of the calls above, and of a [`Correlator`]'s.
     fn check(&self) -> Result<()>;
 }
 

@@ -17,7 +17,7 @@ use super::sample::{Patch, Sampler, Window, grids, turn};
 use crate::backend::peaks::vertex;
 use crate::frame::Frame;
 use crate::frame::correlator::{
-    CHANNELS, COLOUR_SIDE, FilterState, GRID, LUMA_SIDE, Lesson, Look, PlacedFilter, Spectrum, Tables,
+    CHANNELS, COLOUR_SIDE, FilterState, GRID, LUMA_SIDE, Lesson, PlacedFilter, Query, Spectrum, Tables,
 };
 use crate::surface::{Grid, Surface};
 
@@ -133,7 +133,7 @@ fn tapers() -> [Vec<f32>; 2] {
     [taper.clone().map(|v| v as f32).collect(), taper.map(|v| v.sqrt() as f32).collect()]
 }
 
-/// The numbers with which a device looks as an eye does.
+/// The tables that a device needs to look at windows as an eye does.
 pub fn tables() -> Tables {
     Tables { turns: turns(), tapers: tapers(), names: Names::new().tables() }
 }
@@ -172,35 +172,35 @@ impl Eye {
         }
     }
 
-    /// Answers a look as a device does, and returns the sample.
+    /// Answers a query as a device does, and returns the sample.
     pub(super) fn answer(
         &mut self,
         surface: &dyn Surface,
-        look: &mut Look<'_>,
+        query: &mut Query<'_>,
         filter: &FilterState,
     ) -> &Spectrum {
-        let colours = Colours::new(look.grids.len() > 1);
-        self.sampler.grids_of_window(surface, look.grids, &mut self.patch);
+        let colours = Colours::new(query.grids.len() > 1);
+        self.sampler.grids_of_window(surface, query.grids, &mut self.patch);
         colours.bins(&self.patch, &mut self.sight.bins);
-        let probabilities = self.sight.bins.iter().map(|&bin| look.probabilities[usize::from(bin)]);
+        let probabilities = self.sight.bins.iter().map(|&bin| query.probabilities[usize::from(bin)]);
         self.probabilities.clear();
         self.probabilities.extend(probabilities);
-        self.describe_patch(look.is_wide);
+        self.describe_patch(query.is_wide);
         filter.respond(&mut self.solver, &self.features, &mut self.sight.responses);
-        look.responses.copy_from_slice(&self.sight.responses);
-        if let Some(means) = &mut look.colours {
-            self.find_colours(look.half);
+        query.responses.copy_from_slice(&self.sight.responses);
+        if let Some(means) = &mut query.colours {
+            self.find_colours(query.half);
             means.copy_from_slice(&self.sight.colours);
         }
-        if let Some(bins) = &mut look.bins {
+        if let Some(bins) = &mut query.bins {
             bins.copy_from_slice(&self.sight.bins);
         }
         self.solver.sample()
     }
 
     /// Takes a lesson as a device does.
-    pub(super) fn take(&mut self, lesson: &Lesson<'_>, filter: &mut FilterState, sample: &Spectrum) {
-        filter.take(&mut self.solver, lesson, sample);
+    pub(super) fn learn_lesson(&mut self, lesson: &Lesson<'_>, filter: &mut FilterState, sample: &Spectrum) {
+        filter.learn_lesson(&mut self.solver, lesson, sample);
     }
 
     /// Looks at several windows with a filter, and gives what is seen in each to `take`. On a device all are
@@ -308,7 +308,7 @@ impl Eye {
     ///
     /// As ECO does (M. Danelljan et al., 2017): it spares a second look.
     pub(super) fn learn(&mut self, filter: &mut Filter, displacement: (f64, f64)) {
-        let Filter::Host(state) = filter else { return };
+        let Filter::Host(state) = filter else { unreachable!("filters on a device have lessons") };
         let (x, y) = self.sight.in_cells(displacement);
         state.learn(&mut self.solver, x, y);
     }
@@ -376,7 +376,7 @@ pub(super) fn see_on_device(frame: &Frame, looks: &mut [LookThere<'_>]) {
         bins.resize(COLOUR_SIDE * COLOUR_SIDE, 0);
         let (has_place, has_colours) =
             (aim.purpose != Purpose::Peak, aim.purpose == Purpose::PlaceAndColours);
-        Look {
+        Query {
             filter: *filter,
             grids: of_window,
             is_wide: aim.is_wide,

@@ -9,7 +9,7 @@
 
 use super::fft::{Fft, Grid, Pass, set_column};
 use crate::frame::correlator::{
-    CHANNELS, Correlator, FilterState, GRID, HALF, KEPT, Learnt, Lesson, PlacedFilter, Spectrum,
+    CHANNELS, Correlator, FilterState, GRID, HALF, KEPT, Learnt, Lesson, PENALTY, PlacedFilter, Spectrum,
 };
 use crate::simd::Level;
 
@@ -131,7 +131,7 @@ impl Filter {
         }
     }
 
-    /// It, if it lies on a device.
+    /// The filter on a device, if it lies there.
     pub(super) fn placed(&self) -> Option<&dyn PlacedFilter> {
         match self {
             Self::Host(_) => None,
@@ -139,8 +139,7 @@ impl Filter {
         }
     }
 
-    /// Moves it to a device that has room for it, or to the host. A filter on a device that has failed stays
-    /// there.
+    /// Moves it to a device that has room for it, or to the host.
     pub(super) fn move_to(&mut self, device: Option<&dyn Correlator>) {
         match (&*self, device) {
             (Self::Host(state), Some(device)) => {
@@ -148,11 +147,7 @@ impl Filter {
                     *self = Self::Placed(placed);
                 }
             }
-            (Self::Placed(placed), None) => {
-                if let Some(state) = placed.fetch() {
-                    *self = Self::Host(Box::new(state));
-                }
-            }
+            (Self::Placed(placed), None) => *self = Self::Host(Box::new(placed.fetch())),
             _ => {}
         }
     }
@@ -226,7 +221,7 @@ impl FilterState {
     }
 
     /// Learns a sample as a lesson says.
-    pub(super) fn take(&mut self, solver: &mut Solver, lesson: &Lesson<'_>, sample: &Spectrum) {
+    pub(super) fn learn_lesson(&mut self, solver: &mut Solver, lesson: &Lesson<'_>, sample: &Spectrum) {
         solver.sample.clone_from(sample);
         let shift = Shift { rows: lesson.rows, columns: lesson.columns };
         self.solve(solver, Some(&shift), self.memory, ROUNDS);
@@ -267,7 +262,7 @@ impl FilterState {
         let Solver { level, fft, sample, powers, multiplier, goal, weights, .. } = solver;
         let Self { learnt: Learnt { filter: latest, top }, anchor: first, outside, label, power, .. } = self;
         let zero = [0.0; CHANNELS];
-        let mut penalty = 1.0;
+        let mut penalty = PENALTY;
         for round in 1..rounds {
             for (weight, outside) in weights.iter_mut().zip(&*outside) {
                 *weight = 1.0 / (outside + penalty);

@@ -1,11 +1,11 @@
 //! The definition of what a device does with filters: the host's own code behind the device's interface.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use super::eye::Eye;
-use crate::frame::correlator::{Correlator, FilterState, Lesson, Look, PlacedFilter, Spectrum};
-use crate::locks::{Ranked, lock};
+use crate::frame::correlator::{Correlator, FilterState, Lesson, PlacedFilter, Query, Spectrum};
+use crate::locks::Ranked;
 use crate::surface::Surface;
 
 /// Filters that stay on the host, for pictures of any device that samples grids. Every device must give the
@@ -22,7 +22,7 @@ impl Default for HostCorrelator {
 /// A filter, with the sample that it looked at last.
 struct HostFilter {
     correlator: HostCorrelator,
-    state: Mutex<(FilterState, Spectrum)>,
+    state: Ranked<(FilterState, Spectrum), 115>,
 }
 
 impl HostFilter {
@@ -37,16 +37,16 @@ impl Correlator for HostCorrelator {
     }
 
     fn place(&self, filter: &FilterState) -> Option<Box<dyn PlacedFilter>> {
-        let state = Mutex::new((filter.clone(), Spectrum::zero()));
+        let state = Ranked::new((filter.clone(), Spectrum::zero()));
         Some(Box::new(HostFilter { correlator: self.clone(), state }))
     }
 
-    fn respond(&self, surface: &(dyn Surface + 'static), looks: &mut [Look<'_>]) {
+    fn respond(&self, surface: &(dyn Surface + 'static), queries: &mut [Query<'_>]) {
         let mut eye = self.0.lock();
-        for look in looks {
-            let mut state = lock(&HostFilter::of(look.filter).state);
-            let sample = eye.answer(surface, look, &state.0);
-            if look.is_learnt {
+        for query in queries {
+            let mut state = HostFilter::of(query.filter).state.lock();
+            let sample = eye.answer(surface, query, &state.0);
+            if query.is_learnt {
                 state.1.clone_from(sample);
             }
         }
@@ -55,8 +55,8 @@ impl Correlator for HostCorrelator {
     fn learn(&self, _: &(dyn Surface + 'static), lessons: &[Lesson<'_>]) {
         let mut eye = self.0.lock();
         for lesson in lessons {
-            let (state, sample) = &mut *lock(&HostFilter::of(lesson.filter).state);
-            eye.take(lesson, state, sample);
+            let (state, sample) = &mut *HostFilter::of(lesson.filter).state.lock();
+            eye.learn_lesson(lesson, state, sample);
         }
     }
 }
@@ -67,14 +67,14 @@ impl PlacedFilter for HostFilter {
     }
 
     fn keep(&mut self) {
-        lock(&self.state).0.keep();
+        self.state.lock().0.keep();
     }
 
     fn go_back(&mut self) {
-        lock(&self.state).0.go_back();
+        self.state.lock().0.go_back();
     }
 
-    fn fetch(&self) -> Option<FilterState> {
-        Some(lock(&self.state).0.clone())
+    fn fetch(&self) -> FilterState {
+        self.state.lock().0.clone()
     }
 }

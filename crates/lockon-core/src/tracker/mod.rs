@@ -11,8 +11,9 @@
 //! a frame (`workplaces.rs`).
 //!
 //! All pixels come from `sample.rs`: windows resampled in integers. Everything after that is f32 and f64 in a
-//! written order, on the host, with the crate's own transforms (`fft.rs`) and `libm`. So the same frames give
-//! the same tracks on every machine, whatever device does the searches.
+//! written order, with the crate's own transforms (`fft.rs`) and `libm`. So the same frames give the same
+//! tracks on every machine. Where pictures lie on a device that keeps filters, these respond and learn there,
+//! for all targets together (`on_device.rs`); `host_correlator.rs` defines what such a device does.
 
 mod backprojection;
 mod births;
@@ -496,7 +497,7 @@ impl Follow for Tracker {
         }
         let Self { targets, births, workplaces, camera, doubles, crossings, boxes, forecasts, .. } = self;
         let Self { movers, outlines, colours, searched, device, .. } = self;
-        device.take(targets, frame);
+        device.move_filters(targets, frame);
         boxes.clear();
         boxes.extend(targets.iter().map(Target::bounds));
         let is_searching = targets.iter().any(Target::is_searched_for);

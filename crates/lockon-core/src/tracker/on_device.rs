@@ -16,6 +16,8 @@ use crate::frame::correlator::{Correlator, Lesson, Tables};
 /// The device that has the filters of a tracker's targets, if any has them.
 pub(super) struct OnDevice {
     correlator: Option<Box<dyn Correlator>>,
+    /// It had no room for a target: others are not tried.
+    is_full: bool,
     tables: Option<Tables>,
     /// For each target, in their order.
     followed: Vec<Followed>,
@@ -47,6 +49,7 @@ impl OnDevice {
     pub(super) fn new() -> Self {
         Self {
             correlator: None,
+            is_full: false,
             tables: None,
             followed: Vec::new(),
             sampler: Sampler::new(),
@@ -55,7 +58,7 @@ impl OnDevice {
     }
 
     /// Takes in where the next frame lies: the filters go there.
-    pub(super) fn take(&mut self, targets: &mut [Target], frame: &Frame) {
+    pub(super) fn move_filters(&mut self, targets: &mut [Target], frame: &Frame) {
         let surface = frame.picture.surface();
         let sees = |device: &dyn Correlator| surface.is_some_and(|surface| device.sees(surface));
         if self.correlator.as_deref().is_some_and(|device| !sees(device)) {
@@ -66,10 +69,11 @@ impl OnDevice {
         }
         if let (None, Some(surface)) = (&self.correlator, surface) {
             self.correlator = surface.correlator(self.tables.get_or_insert_with(tables));
+            self.is_full = false;
         }
         if let Some(device) = &self.correlator {
             for target in targets {
-                target.move_to(Some(&**device));
+                self.is_full = self.is_full || !target.move_to(Some(&**device));
             }
         }
     }
@@ -159,12 +163,14 @@ impl OnDevice {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Instant;
 
     use crate::config::{Moment, TrackSpec};
     use crate::error::Result;
-    use crate::frame::correlator::{Correlator, Tables};
+    use crate::frame::correlator::{Correlator, FilterState, Lesson, PlacedFilter, Query, Tables};
     use crate::frame::{
         Circumstances, Frame, FrameMeta, Picture, PixelFormat, Plane, PlaneRef, Rect, Size, VideoFormat,
     };
@@ -185,8 +191,37 @@ mod tests {
         }
     }
 
-    /// A picture on a device that keeps filters.
-    struct WithFilters(OnDevice);
+    /// A picture on a device that keeps filters: so many.
+    struct WithFilters(OnDevice, usize);
+
+    thread_local! {
+        /// Lessons of filters on a device.
+        static LEARNT: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// A device with room for so many filters.
+    struct Room(HostCorrelator, AtomicUsize);
+
+    impl Correlator for Room {
+        fn sees(&self, surface: &(dyn Surface + 'static)) -> bool {
+            self.0.sees(surface)
+        }
+
+        fn place(&self, filter: &FilterState) -> Option<Box<dyn PlacedFilter>> {
+            let left = |left: usize| left.checked_sub(1);
+            self.1.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).ok()?;
+            self.0.place(filter)
+        }
+
+        fn respond(&self, surface: &(dyn Surface + 'static), queries: &mut [Query<'_>]) {
+            self.0.respond(surface, queries);
+        }
+
+        fn learn(&self, surface: &(dyn Surface + 'static), lessons: &[Lesson<'_>]) {
+            LEARNT.with(|learnt| learnt.set(learnt.get() + lessons.len()));
+            self.0.learn(surface, lessons);
+        }
+    }
 
     impl Picture for WithFilters {
         fn plane(&self, index: usize) -> PlaneRef<'_> {
@@ -212,7 +247,7 @@ mod tests {
         }
 
         fn correlator(&self, _: &Tables) -> Option<Box<dyn Correlator>> {
-            Some(Box::new(HostCorrelator::default()))
+            Some(Box::new(Room(HostCorrelator::default(), AtomicUsize::new(self.1))))
         }
 
         fn check(&self) -> Result<()> {
@@ -253,18 +288,22 @@ mod tests {
         vec![plane(SIZE, &luma), plane(half, &chroma([128, 150, 110])), plane(half, &chroma([120, 100, 160]))]
     }
 
-    /// The tracks of all frames; those that `is_there` says lie on a device.
-    fn followed(is_there: impl Fn(usize) -> bool) -> Vec<Vec<Track>> {
+    /// The tracks of all frames, of so many threads. Those that `is_there` says lie on a device with room for so
+    /// many filters.
+    fn followed(room: usize, threads: usize, is_there: impl Fn(usize) -> bool) -> Vec<Vec<Track>> {
         let pixels = PixelFormat::from_name("I420").unwrap();
         let format =
             VideoFormat { size: SIZE, pixels, frame_rate: (25, 1), pixel_aspect: (1, 1), colorimetry: None };
         let boxes = [Rect::new(30, 30, 24, 24), Rect::new(140, 96, 24, 24)];
         let specs = boxes.map(|rect| TrackSpec::new(rect, Moment::Frame(0)));
-        let mut tracker = Tracker::new(&specs);
+        let mut tracker = Tracker::new(&specs).with_threads(threads);
         let frames = (0..60).map(|index| {
             let planes: Arc<dyn Picture> = Arc::new(Planes(planes(index)));
-            let picture: Arc<dyn Picture> =
-                if is_there(index) { Arc::new(WithFilters(OnDevice::new(planes, &format))) } else { planes };
+            let picture: Arc<dyn Picture> = if is_there(index) {
+                Arc::new(WithFilters(OnDevice::new(planes, &format), room))
+            } else {
+                planes
+            };
             let meta =
                 FrameMeta { index: index as u64, pts_ns: None, duration_ns: None, arrived: Instant::now() };
             let frame = Frame {
@@ -282,7 +321,7 @@ mod tests {
 
     #[test]
     fn targets_on_a_device_are_followed_as_on_the_host() {
-        let on_host = followed(|_| false);
+        let on_host = followed(0, 1, |_| false);
         let states = |id: u32| {
             let of = move |tracks: &Vec<Track>| {
                 tracks.iter().find(|track| track.id == id).map(|track| track.state)
@@ -291,14 +330,27 @@ mod tests {
         };
         assert!(states(1).iter().all(|state| *state == TrackState::Tracked), "{:?}", states(1));
         assert!(states(2).contains(&TrackState::Lost), "it is covered: {:?}", states(2));
-        assert_eq!(followed(|_| true), on_host);
+        assert_eq!(LEARNT.get(), 0);
+        assert_eq!(followed(99, 1, |_| true), on_host);
+        // Both filters of at least one target, in each frame.
+        assert!(LEARNT.get() > 2 * 60, "{} lessons", LEARNT.get());
+        assert_eq!(followed(99, 3, |_| true), on_host, "three threads");
+    }
+
+    #[test]
+    fn targets_for_which_a_device_has_no_room_are_followed_on_the_host() {
+        let on_host = followed(0, 1, |_| false);
+        // For none, for one of two filters of the second target, and for one target.
+        for room in [0, 1, 2, 3] {
+            assert_eq!(followed(room, 1, |_| true), on_host, "room for {room}");
+        }
     }
 
     #[test]
     fn filters_move_with_the_pictures_and_go_on_as_they_were() {
-        let on_host = followed(|_| false);
+        let on_host = followed(0, 1, |_| false);
         // Also in frames in which something is kept, or gone back to.
-        assert_eq!(followed(|index| index % 14 < 7), on_host);
-        assert_eq!(followed(|index| index % 3 > 0), on_host);
+        assert_eq!(followed(99, 1, |index| index % 14 < 7), on_host);
+        assert_eq!(followed(99, 1, |index| index % 3 > 0), on_host);
     }
 }

@@ -8,9 +8,10 @@
 //! A target that is followed, but hardly looks like itself any more, is searched for in the same way: a place
 //! that is clearly better than its own is confirmed in its stead.
 
+use super::following::Near;
 use super::leaving::Leaving;
 use super::{
-    Followed, LEAST_SIDE, LEAST_SIZE, Looks, MOST_SIZE, Mode, Near, SEARCH, Scene, Target, square, wide_aim,
+    Followed, LEAST_SIDE, LEAST_SIZE, Looks, MOST_SIZE, Mode, SEARCH, Scene, Target, square, wide_aim,
 };
 use crate::frame::{Frame, iou, visible};
 use crate::results::TrackState;
