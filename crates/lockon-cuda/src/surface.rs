@@ -2,7 +2,7 @@
 //!
 //! Each caller waits for its answer, on a stream of its own with a high priority, so that a tracker's windows
 //! need not wait for the next frame's search. Kernels write the answers straight into page-locked memory:
-//! 24 kB a window at most; a lost target has some sixteen windows.
+//! 1 kB for each box whose look is compared, 24 kB for a window of a filter that lies on the host.
 
 #![expect(unsafe_code, reason = "launching a kernel: what it reads and writes are addresses without lengths")]
 
