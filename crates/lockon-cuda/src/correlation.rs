@@ -19,7 +19,9 @@ use lockon_core::frame::correlator::{
 use lockon_core::locks::Ranked;
 use lockon_core::surface::{Grid, Surface};
 
-use super::driver::{DeviceBuffer, Kernel, Pinned, PinnedBuffer, Priority, Rows, Stream, arg, bytes_of, ptx};
+use super::driver::{
+    DeviceBuffer, Kernel, Mark, Pinned, PinnedBuffer, Priority, Rows, Stream, arg, bytes_of, ptx,
+};
 use super::shared::{constant, pod_structure};
 use super::surface::{self, BLOCK, DevicePicture, Shared};
 
@@ -146,6 +148,7 @@ struct FilterLane {
 /// A stream and its buffers. They grow to what is asked.
 struct Work {
     stream: Stream,
+    mark: Mark,
     asked: Staged,
     lessons: Staged,
     patches: Option<DeviceBuffer<u8>>,
@@ -237,6 +240,7 @@ impl DeviceCorrelator {
         }
         let work = Work {
             stream: device.gpu.stream(Priority::High)?,
+            mark: device.gpu.mark()?,
             asked: Staged::default(),
             lessons: Staged::default(),
             patches: None,
@@ -272,7 +276,7 @@ impl FilterLane {
             assert!(end <= PATCH_BYTES, "grids of {end} bytes for a window of {PATCH_BYTES}");
         }
         let at = work.reserve(device, count)?;
-        let Work { stream, asked, patches, answers, is_learning, .. } = &mut *work;
+        let Work { stream, mark, asked, patches, answers, is_learning, .. } = &mut *work;
         let (Some(patches), Some(answers)) = (patches, answers) else { return Ok(()) };
         let grids = queries.iter().enumerate().flat_map(|(index, query)| {
             let first = index * PATCH_BYTES;
@@ -326,7 +330,7 @@ impl FilterLane {
         };
         let begun = ask();
         // Also after a failure: started work may still write.
-        let waited = stream.wait();
+        let waited = stream.wait_for_mark(mark);
         begun.and(waited)?;
         *is_learning = false;
         let (answers, _) = answers.as_slice().as_chunks::<ANSWER_BYTES>();

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use super::correlation::{Correlation, DeviceCorrelator};
 use super::driver::{
-    self, DeviceBuffer, Event, Gpu, Kernel, Pinned, PinnedBuffer, Priority, Rows, Stream, arg, ptx,
+    self, DeviceBuffer, Event, Gpu, Kernel, Mark, Pinned, PinnedBuffer, Priority, Rows, Stream, arg, ptx,
 };
 use super::ncc::DeviceFrame;
 use super::overlay::DevicePainter;
@@ -111,6 +111,7 @@ struct Copier {
 /// The stream and the buffer for one request at a time.
 struct Room {
     stream: Stream,
+    mark: Mark,
     answer: PinnedBuffer<u8>,
 }
 
@@ -235,17 +236,17 @@ impl Shared {
         let mut room = match free {
             Some(room) if room.answer.len() >= length => room,
             room => {
-                let stream = match room {
-                    Some(Room { stream, .. }) => stream,
-                    None => self.gpu.stream(Priority::High)?,
+                let (stream, mark) = match room {
+                    Some(Room { stream, mark, .. }) => (stream, mark),
+                    None => (self.gpu.stream(Priority::High)?, self.gpu.mark()?),
                 };
                 let length = length.max(USUAL_ANSWER);
-                Room { stream, answer: self.gpu.alloc_pinned("windows", length, Pinned::Plain)? }
+                Room { stream, mark, answer: self.gpu.alloc_pinned("windows", length, Pinned::Plain)? }
             }
         };
         let asked = ask(&room.stream, &mut room.answer);
         // Also after a failure: started work may still write.
-        let waited = room.stream.wait();
+        let waited = room.stream.wait_for_mark(&mut room.mark);
         asked.and(waited)?;
         self.traffic.add_down(length);
         let taken = take(&room.answer.as_slice()[..length]);

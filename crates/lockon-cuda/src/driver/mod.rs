@@ -32,6 +32,7 @@ pub use memory::{DeviceBuffer, Pinned, PinnedBuffer, Pod};
 pub(crate) use memory::{Rows, bytes_of};
 pub use module::{Kernel, Module};
 pub(crate) use ptx::{Ptx, ptx};
+pub(crate) use stream::Mark;
 pub use stream::{Priority, Stream, arg};
 pub use texture::{Texture, pitch_for};
 

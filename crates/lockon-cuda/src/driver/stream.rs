@@ -7,6 +7,8 @@
 
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::sync::atomic;
+use std::time::{Duration, Instant};
 
 use cudarc::driver::{CudaStream, result, sys};
 
@@ -19,7 +21,7 @@ use super::device::Gpu;
 use super::error::{failed, fault, is_fatal, said};
 use super::event::Event;
 use super::graph::{Quiet, hold_captures_up};
-use super::memory::{DeviceBuffer, PinnedBuffer, Pod, Rows};
+use super::memory::{DeviceBuffer, Pinned, PinnedBuffer, Pod, Rows};
 use super::module::Kernel;
 
 /// Priority of a stream's work.
@@ -78,6 +80,43 @@ impl Stream {
         #[cfg(test)]
         counted::wait();
         self.queue.synchronize().map_err(failed("waiting for the device"))
+    }
+
+    /// Waits until everything in it is done, without a call that waits: the device writes a number to `mark`,
+    /// which this thread reads until it is there. Calls to the driver take turns: with 150 followed streams the
+    /// worst one's 99th percentile was 28 and 43 ms with calls that wait, 7 and 16 ms so.
+    pub(crate) fn wait_for_mark(&self, mark: &mut Mark) -> Result<()> {
+        #[cfg(test)]
+        counted::wait();
+        self.gpu.bind()?;
+        mark.next = mark.next.wrapping_add(1);
+        let flags = sys::CUstreamWriteValue_flags::CU_STREAM_WRITE_VALUE_DEFAULT as u32;
+        // SAFETY: the mark is page-locked memory, which is kept until the number is written or the stream was
+        // waited for, and which the host only reads.
+        let asked = unsafe {
+            sys::cuStreamWriteValue32_v2(self.handle(), mark.number.device_address(), mark.next, flags)
+        };
+        if asked.result().is_err() {
+            return self.wait();
+        }
+        let started = Instant::now();
+        for turn in 0_u32.. {
+            // SAFETY: the number lives; the device may write it while it is read, hence volatile.
+            if unsafe { mark.number.pointer.read_volatile() } == mark.next {
+                // What the device wrote before the number is there too.
+                atomic::fence(atomic::Ordering::Acquire);
+                return Ok(());
+            }
+            if turn < SPINS {
+                std::hint::spin_loop();
+            } else if started.elapsed() < LONGEST {
+                std::thread::yield_now();
+            } else {
+                break;
+            }
+        }
+        // It takes long, or has failed.
+        self.wait()
     }
 
     /// Makes all later work in this stream start after `event`.
@@ -369,7 +408,22 @@ impl Stream {
     }
 }
 
+/// A number that the device writes to tell that it has come so far.
+pub(crate) struct Mark {
+    number: PinnedBuffer<u32>,
+    next: u32,
+}
+
+/// Reads of a mark before others may have the processor in between, and how long it is read at most.
+const SPINS: u32 = 2_000;
+const LONGEST: Duration = Duration::from_millis(20);
+
 impl Gpu {
+    /// A mark for [`Stream::wait_for_mark`].
+    pub(crate) fn mark(&self) -> Result<Mark> {
+        Ok(Mark { number: self.alloc_pinned("a mark", 1, Pinned::Plain)?, next: 0 })
+    }
+
     /// A queue of work. Those of high priority come before the others where both could run.
     pub fn stream(&self, priority: Priority) -> Result<Stream> {
         self.bind()?;
@@ -389,4 +443,30 @@ impl Gpu {
 /// One argument of a kernel: an address of a number that lives until the launch returns.
 pub fn arg<T: Pod>(value: &T) -> *mut c_void {
     std::ptr::from_ref(value).cast_mut().cast()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing;
+
+    use super::*;
+
+    #[test]
+    fn what_was_copied_is_there_when_the_mark_is() {
+        let Some(gpu) = testing::gpu() else { return };
+        let stream = gpu.stream(Priority::High).unwrap();
+        let mut mark = gpu.mark().unwrap();
+        // Some copies take longer than the mark is read.
+        for length in [1, 1000, 1 << 20, 1 << 28] {
+            let mut there = gpu.alloc::<u8>("bytes", length).unwrap();
+            let mut here = gpu.alloc_pinned::<u8>("bytes", length, Pinned::Plain).unwrap();
+            for value in 1..4 {
+                stream.fill(&mut there, value).unwrap();
+                // SAFETY: the mark is waited for before `here` is read or dropped.
+                unsafe { stream.download(&there, 0, &mut here, length).unwrap() };
+                stream.wait_for_mark(&mut mark).unwrap();
+                assert!(here.as_slice().iter().all(|&byte| byte == value), "{length} bytes of {value}");
+            }
+        }
+    }
 }
