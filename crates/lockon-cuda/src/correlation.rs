@@ -1,8 +1,8 @@
 //! The tracker's filters in the device's memory, and their looks at pictures there, done by
 //! kernels/correlation.cu.
 //!
-//! Each tracker has a [`DeviceCorrelator`]: a stream in which its queries and its lessons run in order. A call
-//! of `respond` copies the queries to the device, samples all windows in one launch, looks at them in
+//! Each tracker has a [`DeviceCorrelator`]: a stream in which its queries and its lessons run in order. A
+//! call of `respond` copies the queries to the device, samples all windows in one launch, looks at them in
 //! another, and waits; the answers are written into page-locked memory, 4 to 16 kB each. `learn` does not
 //! wait.
 
@@ -318,14 +318,14 @@ impl FilterLane {
             let (patches, tables) = (patches.address(), tables.address());
             let blocks = [(SIDE * SIDE).div_ceil(BLOCK), grids.len(), 1];
             // SAFETY: these are the kernel's arguments: grids that were copied, whose samples lie within
-            // `PATCH_BYTES` of `patches` for each query, as checked above, of planes of the picture, which the
-            // caller keeps until the wait below.
+            // `PATCH_BYTES` of `patches` for each query, as checked above, of planes of the picture, which
+            // the caller keeps until the wait below.
             unsafe { stream.launch(sample, blocks, [BLOCK, 1, 1], 0, &mut [arg(&listed), arg(&patches)])? };
             let arguments = &mut [arg(&at), arg(&tables)];
-            // SAFETY: these are the kernel's arguments: queries that were copied. It reads the patches, as many
-            // probabilities as there are bins, and filters of this lane, as checked above, all of which live;
-            // and writes `ANSWER_BYTES` for each query to `answers`, which is kept and not touched until the
-            // wait below.
+            // SAFETY: these are the kernel's arguments: queries that were copied. It reads the patches, as
+            // many probabilities as there are bins, and filters of this lane, as checked above, all of which
+            // live; and writes `ANSWER_BYTES` for each query to `answers`, which is kept and not touched
+            // until the wait below.
             unsafe { stream.launch(look, [count, 1, 1], [THREADS, 1, 1], LOOK_SHARED_BYTES, arguments) }
         };
         let begun = ask();

@@ -288,8 +288,8 @@ mod tests {
         vec![plane(SIZE, &luma), plane(half, &chroma([128, 150, 110])), plane(half, &chroma([120, 100, 160]))]
     }
 
-    /// The tracks of all frames, of so many threads. Those that `is_there` says lie on a device with room for so
-    /// many filters.
+    /// The tracks of all frames, of so many threads. Those that `is_there` says lie on a device with room for
+    /// so many filters.
     fn followed(room: usize, threads: usize, is_there: impl Fn(usize) -> bool) -> Vec<Vec<Track>> {
         let pixels = PixelFormat::from_name("I420").unwrap();
         let format =

@@ -83,8 +83,8 @@ impl Stream {
     }
 
     /// Waits until everything in it is done, without a call that waits: the device writes a number to `mark`,
-    /// which this thread reads until it is there. Calls to the driver take turns: with 150 followed streams the
-    /// worst one's 99th percentile was 28 and 43 ms with calls that wait, 7 and 16 ms so.
+    /// which this thread reads until it is there. Calls to the driver take turns: with 150 followed streams
+    /// the worst one's 99th percentile was 28 and 43 ms with calls that wait, 7 and 16 ms so.
     pub(crate) fn wait_for_mark(&self, mark: &mut Mark) -> Result<()> {
         #[cfg(test)]
         counted::wait();

@@ -1,12 +1,12 @@
 //! One target: its looks, its place, and the certainty.
 //!
 //! Each frame is looked at in a wide window about where the target should be, to find it and to learn from.
-//! Then a narrow window gives place and size more finely (`following.rs`, `learning.rs`). Three things must agree for a track to be sure: the
-//! response of the filter is what it usually is, the box looks like earlier looks, and no other place is as
-//! good; measured in how much these vary for this target (`usual.rs`). Where they do not, the track is
-//! uncertain and nothing is learnt; when that lasts, it is lost, and the frame is searched (`search.rs`). A
-//! target found there must look like the lost one in several frames before it is believed. A box that goes
-//! out of the picture (`leaving.rs`) and is not clearly on its target is lost too.
+//! Then a narrow window gives place and size more finely (`following.rs`, `learning.rs`). Three things must
+//! agree for a track to be sure: the response of the filter is what it usually is, the box looks like earlier
+//! looks, and no other place is as good; measured in how much these vary for this target (`usual.rs`). Where
+//! they do not, the track is uncertain and nothing is learnt; when that lasts, it is lost, and the frame is
+//! searched (`search.rs`). A target found there must look like the lost one in several frames before it is
+//! believed. A box that goes out of the picture (`leaving.rs`) and is not clearly on its target is lost too.
 //!
 //! Motion against the ground (`ground.rs`) is a witness of its own. A target that used to move and sticks to
 //! the ground now is lost at once, and recent looks are forgotten, unless it looks like the first one. A
