@@ -195,6 +195,14 @@ __device__ __forceinline__ void store(float* spectrum, int place, Complex value)
   spectrum[place + SPECTRUM] = value.im;
 }
 
+// Transforms a channel's column of a spectrum whose rows are transformed.
+__device__ __forceinline__ void transform_column(const float* planes, int x, int channel, const Complex* turns,
+                                                 Complex (&line)[GRID]) {
+#pragma unroll
+  for (int n = 0; n < GRID; ++n) line[n] = load(planes, frequency(n, x) * CHANNELS + channel);
+  transform(line, turns);
+}
+
 // ---- features ----
 
 // Unsigned directions 20 degrees apart, times 90 (COSINES and SINES of hog.rs); the last one is the first,
@@ -413,9 +421,7 @@ extern "C" __global__ __launch_bounds__(THREADS, 1) void look(const Look* looks,
   __syncthreads();
 
   // Columns, and the filter's response.
-#pragma unroll
-  for (int n = 0; n < GRID; ++n) line[n] = load(planes, frequency(n, warp) * CHANNELS + lane);
-  transform(line, turns);
+  transform_column(planes, warp, lane, turns, line);
   __syncthreads();
   float* filter = (float*)look.filter;
   const float share = 1.0f / filter[TOP];
@@ -590,9 +596,7 @@ extern "C" __global__ __launch_bounds__(THREADS, 1) void learn(const Lesson* les
   if (y < GRID) unpack(line, y, pair, planes, planes + SPECTRUM);
   __syncthreads();
 
-#pragma unroll
-  for (int n = 0; n < GRID; ++n) line[n] = load(planes, frequency(n, x) * CHANNELS + lane);
-  transform(line, turns);
+  transform_column(planes, x, lane, turns, line);
 #pragma unroll
   for (int n = 0; n < GRID; ++n) store(planes, frequency(n, x) * CHANNELS + lane, line[at(n)]);
 #pragma unroll 2

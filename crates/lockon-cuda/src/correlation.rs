@@ -139,7 +139,7 @@ impl Correlation {
 /// The filters of one tracker.
 pub(super) struct DeviceCorrelator(Arc<FilterLane>);
 
-/// What the filters of a tracker share.
+/// The stream and the buffers that all filters of a tracker use.
 struct FilterLane {
     device: Arc<Shared>,
     work: Ranked<Work, 110>,
@@ -488,7 +488,7 @@ struct DeviceFilter {
     memory: Option<DeviceBuffer<f32>>,
     /// The places of the states that are kept, oldest first.
     kept: Vec<usize>,
-    /// What the device does not change.
+    /// Values that the device does not change.
     outside: Vec<f32>,
     label: (Vec<f32>, Vec<f32>),
     drawn: Memory,
@@ -527,7 +527,7 @@ impl DeviceFilter {
 
 impl Drop for DeviceFilter {
     fn drop(&mut self) {
-        // What comes later in the stream may use the memory again.
+        // Later work in the stream may use the memory again.
         let mut work = self.correlator.0.work.lock();
         work.placed -= 1;
         work.spare.extend(self.memory.take());
@@ -558,7 +558,7 @@ impl PlacedFilter for DeviceFilter {
         if let Err(error) = fetched {
             tracing::warn!("a target's filter is lost: {error}");
             numbers.fill(0.0);
-            // What responses are divided by.
+            // Responses are divided by this.
             numbers[TOP] = 1.0;
         }
         FilterState {
@@ -607,7 +607,7 @@ mod tests {
         VideoFormat { size, pixels, frame_rate: (25, 1), pixel_aspect: (1, 1), colorimetry: None }
     }
 
-    /// The same planes on the device.
+    /// Copies planes to the device.
     fn upload(gpu: &Gpu, planes: &[Plane]) -> DeviceMemory {
         let stream = gpu.stream(Priority::Normal).unwrap();
         let bytes = planes.iter().flat_map(Plane::data).copied().collect::<Vec<_>>();
@@ -694,7 +694,7 @@ mod tests {
         grids
     }
 
-    /// What is asked in a look.
+    /// A query, without its filter.
     struct Asked {
         grids: Vec<Grid>,
         probabilities: Vec<f32>,

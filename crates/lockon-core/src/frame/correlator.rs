@@ -66,7 +66,7 @@ impl Spectrum {
     }
 }
 
-/// What a filter has learnt.
+/// A filter as it was learnt up to some frame.
 #[derive(Debug, PartialEq)]
 pub struct Learnt {
     /// The filter.
@@ -101,7 +101,7 @@ pub struct Memory {
 /// A filter and all that learning needs.
 #[derive(Debug, Clone)]
 pub struct FilterState {
-    /// What it has learnt.
+    /// Its current state.
     pub learnt: Learnt,
     /// The first filter, which never changes.
     pub anchor: Spectrum,
@@ -109,7 +109,7 @@ pub struct FilterState {
     pub outside: Vec<f32>,
     /// The half spectrum of the label: real and imaginary parts.
     pub label: (Vec<f32>, Vec<f32>),
-    /// What it is drawn to.
+    /// How strongly it is drawn to earlier states.
     pub memory: Memory,
     /// Mean power of the first sample's spectrum: the unit of all weights.
     pub power: f32,
@@ -181,7 +181,7 @@ pub trait Correlator: Any + Send + Sync {
 
 /// A filter on a device.
 pub trait PlacedFilter: Any + Send + Sync {
-    /// Who has placed it.
+    /// The correlator that has placed it.
     fn correlator(&self) -> &dyn Correlator;
 
     /// Keeps what it has learnt. At most [`KEPT`] states are kept: the oldest makes room.

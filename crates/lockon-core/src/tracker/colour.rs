@@ -145,21 +145,9 @@ impl Colours {
         }
     }
 
-    /// The probability that each sample belongs to the target, in [0, 1]; 1/2 if nothing is known.
-    pub(super) fn probabilities(&self, bins: &[u16], probabilities: &mut Vec<f32>) {
-        let mut of_bins = [0.0; BINS];
-        self.fill_probabilities(&mut of_bins);
-        probabilities.clear();
-        probabilities.extend(bins.iter().map(|&bin| of_bins[usize::from(bin)]));
-    }
-
-    /// The same probability of each bin.
-    pub(super) fn probabilities_of_bins(&self, of_bins: &mut Vec<f32>) {
+    /// The probability that a sample of each bin belongs to the target, in [0, 1]; 1/2 if nothing is known.
+    pub(super) fn probabilities(&self, of_bins: &mut Vec<f32>) {
         of_bins.resize(BINS, 0.0);
-        self.fill_probabilities(of_bins);
-    }
-
-    fn fill_probabilities(&self, of_bins: &mut [f32]) {
         Level::best().run(
             #[inline(always)]
             || {
@@ -193,23 +181,16 @@ mod tests {
             }
         }
         let mut colours = Colours::new(true);
-        let (mut bins, mut probabilities) = (Vec::new(), Vec::new());
+        let (mut bins, mut of_bins) = (Vec::new(), Vec::new());
         colours.bins(&patch, &mut bins);
         colours.learn(&bins, 16, (0.0, 0.0), (6.0, 6.0), 1.0);
-        colours.probabilities(&bins, &mut probabilities);
-        assert!(probabilities[8 * 16 + 8] > 0.99, "{}", probabilities[8 * 16 + 8]);
-        assert!(probabilities[0] < 0.01, "{}", probabilities[0]);
+        colours.probabilities(&mut of_bins);
+        let probability = |sample: usize| of_bins[usize::from(bins[sample])];
+        assert!(probability(8 * 16 + 8) > 0.99, "{}", probability(8 * 16 + 8));
+        assert!(probability(0) < 0.01, "{}", probability(0));
         let likeness = |x: f64| colours.likeness(&bins, 16, (x, 0.0), (6.0, 6.0));
         assert!(likeness(0.0) > 0.999 && likeness(6.0) < 0.001, "{} and {}", likeness(0.0), likeness(6.0));
         // Never seen, so nothing is known.
-        assert!(colours.probabilities_of(0) == 0.5);
-    }
-
-    impl Colours {
-        fn probabilities_of(&self, bin: u16) -> f32 {
-            let mut out = Vec::new();
-            self.probabilities(&[bin], &mut out);
-            out[0]
-        }
+        assert!(of_bins[0] == 0.5);
     }
 }

@@ -54,7 +54,7 @@ pub(super) struct Sighting {
     pub(super) peak: f64,
 }
 
-/// What an eye is to look at.
+/// A window to look at.
 #[derive(Clone, Copy)]
 pub(super) struct Aim {
     /// A square window.
@@ -66,7 +66,7 @@ pub(super) struct Aim {
     pub(super) purpose: Purpose,
 }
 
-/// What a look is for.
+/// The results that are needed of a look.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Purpose {
     /// The best response alone.
@@ -77,7 +77,7 @@ pub(super) enum Purpose {
     PlaceAndColours,
 }
 
-/// What was seen in a window.
+/// The results of a look at a window.
 pub(super) struct Sight {
     aim: Aim,
     /// Pixels of the picture to a cell of the window.
@@ -88,8 +88,9 @@ pub(super) struct Sight {
     colours: Vec<f32>,
     /// The bin of each sample of colours.
     bins: Vec<u16>,
-    /// For a device: the probability of each bin, and the window's grids.
+    /// The probability of each bin to be the target's.
     probabilities: Vec<f32>,
+    /// The window's grids, for a device.
     grids: Vec<Grid>,
 }
 
@@ -111,7 +112,7 @@ impl Eyes {
 /// Looks at windows.
 pub(super) struct Eye {
     pub(super) sight: Sight,
-    /// What a device sees in several windows.
+    /// The results of several windows that a device looks at together.
     others: Vec<Sight>,
     sampler: Sampler,
     hog: Hog,
@@ -182,10 +183,7 @@ impl Eye {
         let colours = Colours::new(query.grids.len() > 1);
         self.sampler.grids_of_window(surface, query.grids, &mut self.patch);
         colours.bins(&self.patch, &mut self.sight.bins);
-        let probabilities = self.sight.bins.iter().map(|&bin| query.probabilities[usize::from(bin)]);
-        self.probabilities.clear();
-        self.probabilities.extend(probabilities);
-        self.describe_patch(query.is_wide);
+        self.describe_patch(query.probabilities, query.is_wide);
         filter.respond(&mut self.solver, &self.features, &mut self.sight.responses);
         query.responses.copy_from_slice(&self.sight.responses);
         if let Some(means) = &mut query.colours {
@@ -240,8 +238,10 @@ impl Eye {
         self.sampler.window(frame, aim.window, colours.has_chroma, &mut self.patch);
         self.sight.point_at(aim);
         colours.bins(&self.patch, &mut self.sight.bins);
-        colours.probabilities(&self.sight.bins, &mut self.probabilities);
-        self.describe_patch(aim.is_wide);
+        let mut of_bins = std::mem::take(&mut self.sight.probabilities);
+        colours.probabilities(&mut of_bins);
+        self.describe_patch(&of_bins, aim.is_wide);
+        self.sight.probabilities = of_bins;
     }
 
     /// True if there is any colour in a window: a grey picture can come with chroma planes.
@@ -251,8 +251,11 @@ impl Eye {
         self.patch.u.iter().chain(&self.patch.v).any(|&chroma| chroma.abs_diff(128) > 2)
     }
 
-    fn describe_patch(&mut self, is_wide: bool) {
-        let Self { hog, patch, probabilities, features, names, tapers, .. } = self;
+    /// Makes features of the patch, whose bins are known, with the probability of each bin.
+    fn describe_patch(&mut self, of_bins: &[f32], is_wide: bool) {
+        let Self { sight, hog, patch, probabilities, features, names, tapers, .. } = self;
+        probabilities.clear();
+        probabilities.extend(sight.bins.iter().map(|&bin| of_bins[usize::from(bin)]));
         let taper = &tapers[usize::from(is_wide)];
         hog.run::<GRID>(
             &patch.luma,
@@ -304,12 +307,12 @@ impl Eye {
         Filter::Host(Box::new(FilterState::new(&mut self.solver, &self.features, size, memory)))
     }
 
-    /// Learns the window that was seen last, in which the target was found displaced from the middle.
+    /// Learns the window that was seen last, in which the target was found at a place of the picture.
     ///
     /// As ECO does (M. Danelljan et al., 2017): it spares a second look.
-    pub(super) fn learn(&mut self, filter: &mut Filter, displacement: (f64, f64)) {
+    pub(super) fn learn(&mut self, filter: &mut Filter, place: (f64, f64)) {
         let Filter::Host(state) = filter else { unreachable!("filters on a device have lessons") };
-        let (x, y) = self.sight.in_cells(displacement);
+        let (x, y) = self.sight.in_cells(place);
         state.learn(&mut self.solver, x, y);
     }
 
@@ -368,7 +371,7 @@ pub(super) fn see_on_device(frame: &Frame, looks: &mut [LookThere<'_>]) {
         sight.point_at(*aim);
         let half = sight.half();
         let Sight { responses, colours: means, bins, probabilities, grids: of_window, .. } = &mut **sight;
-        colours.probabilities_of_bins(probabilities);
+        colours.probabilities(probabilities);
         of_window.clear();
         grids(aim.window, LUMA_SIDE, colours.has_chroma.then_some(pixels), of_window);
         responses.resize(GRID * GRID, 0.0);
@@ -422,26 +425,32 @@ impl Sight {
         (half(w), half(h))
     }
 
-    /// A displacement in pixels of the picture, in cells of the window.
-    fn in_cells(&self, displacement: (f64, f64)) -> (f64, f64) {
-        let (x, y) = self.aim.window.own(displacement);
+    /// How far a place of the picture is from the window's middle, in pixels along the window's own axes.
+    fn from_middle(&self, (x, y): (f64, f64)) -> (f64, f64) {
+        let window = self.aim.window;
+        window.own((x - window.x, y - window.y))
+    }
+
+    /// As [`Self::from_middle`], in cells.
+    fn in_cells(&self, place: (f64, f64)) -> (f64, f64) {
+        let (x, y) = self.from_middle(place);
         (x / self.cell, y / self.cell)
     }
 
-    /// What a device needs to learn the window, in which the target was found displaced from the middle.
-    pub(super) fn lesson<'a>(&self, filter: &'a dyn PlacedFilter, displacement: (f64, f64)) -> Lesson<'a> {
-        lesson(filter, self.in_cells(displacement))
+    /// The lesson by which a device learns the window, with the target at a place of the picture.
+    pub(super) fn lesson<'a>(&self, filter: &'a dyn PlacedFilter, place: (f64, f64)) -> Lesson<'a> {
+        lesson(filter, self.in_cells(place))
     }
 
-    /// Learns the colours of the box of `w` x `h` pixels, which is displaced from the middle of the window.
+    /// Learns the colours of the box of `w` x `h` pixels at a place of the picture.
     pub(super) fn learn_colours(
         &self,
         colours: &mut Colours,
-        displacement: (f64, f64),
+        place: (f64, f64),
         (w, h): (f64, f64),
         rate: f32,
     ) {
-        let (x, y) = self.aim.window.own(displacement);
+        let (x, y) = self.from_middle(place);
         let sample = self.cell / 2.0;
         colours.learn(&self.bins, COLOUR_SIDE, (x / sample, y / sample), (w / sample, h / sample), rate);
     }

@@ -153,7 +153,16 @@ impl Filter {
     }
 }
 
-/// What a device must know to learn a sample in which the target lies (`x`, `y`) cells from the middle.
+/// Keeps a state beside earlier ones, oldest first: of more than [`KEPT`] the oldest makes room.
+pub(super) fn keep_in<T: Clone>(kept: &mut Vec<T>, state: &T) {
+    if kept.len() < KEPT {
+        return kept.push(state.clone());
+    }
+    kept.rotate_left(1);
+    kept[KEPT - 1].clone_from(state);
+}
+
+/// The lesson by which a device learns a sample in which the target lies (`x`, `y`) cells from the middle.
 pub(super) fn lesson(filter: &dyn PlacedFilter, (x, y): (f64, f64)) -> Lesson<'_> {
     let Shift { rows, columns } = Shift::new(x, y);
     Lesson { filter, rows, columns }
@@ -162,12 +171,7 @@ pub(super) fn lesson(filter: &dyn PlacedFilter, (x, y): (f64, f64)) -> Lesson<'_
 impl FilterState {
     /// See [`Filter::keep`].
     pub(super) fn keep(&mut self) {
-        let Self { learnt, kept, .. } = self;
-        if kept.len() < KEPT {
-            return kept.push(learnt.clone());
-        }
-        kept.rotate_left(1);
-        kept[KEPT - 1].clone_from(learnt);
+        keep_in(&mut self.kept, &self.learnt);
     }
 
     /// See [`Filter::go_back`].

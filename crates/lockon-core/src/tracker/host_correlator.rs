@@ -1,4 +1,4 @@
-//! The definition of what a device does with filters: the host's own code behind the device's interface.
+//! Defines how a device uses filters: this is the host's own code behind the device's interface.
 
 use std::any::Any;
 use std::sync::Arc;

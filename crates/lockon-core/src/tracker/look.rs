@@ -59,7 +59,7 @@ pub(super) struct Looker {
     /// The pixels of boxes, each [`TOGETHER`] of them beside each other.
     pixels: Vec<u8>,
     looks: Vec<Look>,
-    /// What was sampled of this frame already.
+    /// Boxes of this frame that are already sampled.
     pub(super) ahead: Ahead,
 }
 
@@ -110,7 +110,7 @@ impl Looker {
         }
     }
 
-    /// What was sampled ahead is of a frame that has passed.
+    /// Forgets the boxes that were sampled ahead, before the next frame comes.
     pub(super) fn forget_ahead(&mut self) {
         self.ahead.boxes.clear();
     }

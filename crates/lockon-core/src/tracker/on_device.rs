@@ -8,7 +8,7 @@
 use super::eye::{Sight, see_on_device, tables};
 use super::look::{Ahead, BOX};
 use super::sample::{Sampler, Window};
-use super::target::{Places, Pursuit, Scene, Target};
+use super::target::{Pursuit, Scene, Target};
 use super::workplaces::{Workplace, Workplaces};
 use crate::frame::Frame;
 use crate::frame::correlator::{Correlator, Lesson, Tables};
@@ -26,7 +26,7 @@ pub(super) struct OnDevice {
     ahead: Ahead,
 }
 
-/// What is seen of a target in a frame.
+/// A target's results in a frame.
 struct Followed {
     /// Unless it is searched for.
     pursuit: Option<Pursuit>,
@@ -34,14 +34,14 @@ struct Followed {
     sights: [Sight; 3],
     /// The boxes whose looks are compared.
     ahead: Ahead,
-    /// Where the filters are to learn it, if they are.
-    places: Option<Places>,
+    /// The filters are to learn it.
+    is_learnt: bool,
 }
 
 impl Followed {
     fn new() -> Self {
         let sights = std::array::from_fn(|_| Sight::new());
-        Self { pursuit: None, sights, ahead: Ahead::default(), places: None }
+        Self { pursuit: None, sights, ahead: Ahead::default(), is_learnt: false }
     }
 }
 
@@ -121,8 +121,8 @@ impl OnDevice {
         });
         see_on_device(frame, &mut narrow.flatten().collect::<Vec<_>>());
         workplaces.each(&mut all, |(target, own), Workplace { rivals, .. }| {
-            let Followed { pursuit, sights: [wide, other, same], ahead, places } = &mut **own;
-            *places = None;
+            let Followed { pursuit, sights: [wide, other, same], ahead, is_learnt } = &mut **own;
+            *is_learnt = false;
             ahead.boxes.clear();
             let Some(pursuit) = pursuit else { return };
             gather(rivals, target);
@@ -140,18 +140,18 @@ impl OnDevice {
             pixels = rest;
         }
         workplaces.each(&mut all, |(target, own), Workplace { eyes, .. }| {
-            let Followed { pursuit: Some(pursuit), sights: [wide, ..], ahead, places } = &mut **own else {
+            let Followed { pursuit: Some(pursuit), sights: [wide, ..], ahead, is_learnt } = &mut **own else {
                 return;
             };
             std::mem::swap(ahead, &mut eyes.looker.ahead);
-            *places = target.decide(scene, pursuit, wide, &mut eyes.looker);
+            *is_learnt = target.decide(scene, pursuit, wide, &mut eyes.looker);
             std::mem::swap(ahead, &mut eyes.looker.ahead);
         });
-        let lessons = all.iter().filter_map(|(target, own)| {
+        let lessons = all.iter().filter(|(_, own)| own.is_learnt).flat_map(|(target, own)| {
             let [wide, _, same] = &own.sights;
-            Some(target.lessons(own.places.as_ref()?, [wide, same]))
+            target.lessons([wide, same])
         });
-        device.learn(surface, &lessons.flatten().flatten().collect::<Vec<Lesson<'_>>>());
+        device.learn(surface, &lessons.flatten().collect::<Vec<Lesson<'_>>>());
         workplaces.each(&mut all, |(target, own), Workplace { eyes, rivals }| {
             let Some(pursuit) = &own.pursuit else { return };
             gather(rivals, target);

@@ -103,7 +103,7 @@ impl Stream {
         for turn in 0_u32.. {
             // SAFETY: the number lives; the device may write it while it is read, hence volatile.
             if unsafe { mark.number.pointer.read_volatile() } == mark.next {
-                // What the device wrote before the number is there too.
+                // Earlier writes of the device are visible too.
                 atomic::fence(atomic::Ordering::Acquire);
                 return Ok(());
             }
@@ -408,7 +408,7 @@ impl Stream {
     }
 }
 
-/// A number that the device writes to tell that it has come so far.
+/// A number that the device writes when it has done the work before it.
 pub(crate) struct Mark {
     number: PinnedBuffer<u32>,
     next: u32,

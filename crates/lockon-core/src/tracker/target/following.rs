@@ -2,7 +2,7 @@
 //!
 //! The steps are separate, since a device looks at the windows of all targets together between them.
 
-use super::learning::{DISTRACTOR_EVERY, Places};
+use super::learning::DISTRACTOR_EVERY;
 use super::{LEAST_SIDE, LEAST_SIZE, MOST_SIZE, Mode, SEARCH, Scene, Target, narrow_aim, square, wide_aim};
 use crate::frame::{Frame, visible};
 use crate::results::TrackState;
@@ -94,10 +94,8 @@ pub(in crate::tracker) struct Pursuit {
     /// Frames without being sure, and whether it may be elsewhere.
     doubtful: u32,
     was_doubted: bool,
-    is_ground_known: bool,
-    /// The filter's response in the wide window, and the middle of the narrow one.
+    /// The filter's response in the wide window.
     peak: f64,
-    near: (f64, f64),
 }
 
 impl Pursuit {
@@ -136,7 +134,7 @@ pub(super) struct Near<'a> {
 }
 
 impl<'a> Near<'a> {
-    /// Those that a box of this size can touch whose middle is in the window.
+    /// Finds the rivals that a box of this size can touch if its middle is in the window.
     pub(super) fn new(all: &'a [Window], window: Window, (w, h): (f64, f64)) -> Self {
         let (mut few, mut count) = ([window; FEW], 0);
         let half = |w: f64, h: f64| 0.5 * (w * w + h * h).sqrt();
@@ -160,9 +158,8 @@ impl<'a> Near<'a> {
 
 impl Target {
     /// Follows it in the windows that are looked at one after the other.
-    pub(super) fn follow(&mut self, scene: &Scene, doubtful: u32, rivals: &[Window], eyes: &mut Eyes) {
+    pub(super) fn follow(&mut self, scene: &Scene, mut pursuit: Pursuit, rivals: &[Window], eyes: &mut Eyes) {
         let frame = scene.frame;
-        let mut pursuit = self.pursue(scene, doubtful);
         eyes.wide.see(frame, pursuit.wide_aim(), &self.colours, &self.wide);
         self.find(frame, &mut pursuit, rivals, &mut eyes.wide.sight);
         let [other, same] = self.narrow_aims();
@@ -170,37 +167,31 @@ impl Target {
         let response = eyes.narrow.sight.peak();
         eyes.narrow.see(frame, same, &self.colours, &self.narrow);
         self.sharpen(frame, &pursuit, rivals, response, &mut eyes.narrow.sight);
-        if let Some(places) = self.decide(scene, &pursuit, &eyes.wide.sight, &mut eyes.looker) {
-            eyes.narrow.learn(&mut self.narrow, places.narrow);
-            eyes.wide.learn(&mut self.wide, places.wide);
+        if self.decide(scene, &pursuit, &eyes.wide.sight, &mut eyes.looker) {
+            let place = self.middle();
+            eyes.narrow.learn(&mut self.narrow, place);
+            eyes.wide.learn(&mut self.wide, place);
         }
         self.reconsider(scene, &pursuit, rivals, eyes);
     }
 
-    /// Begins to follow it into a frame, if it is being followed.
+    /// Begins to follow it into a frame, if it is being followed: from where it would be if it were ground,
+    /// which is not known where the camera's motion is not.
     pub(in crate::tracker) fn begin(&mut self, scene: &Scene) -> Option<Pursuit> {
         let Mode::Following { doubtful } = self.mode else { return None };
-        Some(self.pursue(scene, doubtful))
-    }
-
-    /// Follows it from where it would be if it were ground, which is not known where the camera's motion is
-    /// not.
-    fn pursue(&mut self, scene: &Scene, doubtful: u32) -> Pursuit {
         let &Scene { frame, seconds, camera, .. } = scene;
         (self.at.x, self.at.y) = self.carried(camera);
         let before = self.at;
         let limit = square(before, SEARCH).w / 4.0;
         let lead = |velocity: f64| (LEAD * velocity * seconds).clamp(-limit, limit);
-        Pursuit {
+        Some(Pursuit {
             before,
             expected: Self::inside(frame, before.x + lead(self.velocity.0), before.y + lead(self.velocity.1)),
             own: (before.x + self.velocity.0 * seconds, before.y + self.velocity.1 * seconds),
             doubtful,
             was_doubted: self.doubt.is_doubted(),
-            is_ground_known: camera.is_some(),
             peak: 0.0,
-            near: (before.x, before.y),
-        }
+        })
     }
 
     /// The look at the wide window, if the filters lie on a device.
@@ -227,7 +218,7 @@ impl Target {
         let sighting = wide.find(|dx, dy| worth((x + dx, y + dy)));
         self.looks.second_peak_ratio = wide.second_peak_ratio();
         (self.at.x, self.at.y) = Self::inside(frame, x + sighting.x, y + sighting.y);
-        (pursuit.peak, pursuit.near) = (sighting.peak, (self.at.x, self.at.y));
+        pursuit.peak = sighting.peak;
     }
 
     /// The looks at the narrow window, of another size and as it is.
@@ -285,23 +276,22 @@ impl Target {
     pub(in crate::tracker) fn boxes_to_compare(&self, wide: &Sight, boxes: &mut Vec<Window>) {
         boxes.extend(turn::boxes(self.at));
         if (self.age + 1).is_multiple_of(DISTRACTOR_EVERY) {
-            let place = wide.second_place(self.at.w, self.at.h);
-            let (x, y) = (wide.window().x, wide.window().y);
-            boxes.extend(place.map(|(dx, dy)| Window { x: x + dx, y: y + dy, ..self.at }));
+            boxes.extend(self.beside(wide));
         }
     }
 
     /// Decides whether it is where it was found, and learns it if so: all but the filters, which are to learn
-    /// these places.
+    /// it if this is true.
     pub(in crate::tracker) fn decide(
         &mut self,
         scene: &Scene,
         pursuit: &Pursuit,
         wide: &Sight,
         looker: &mut Looker,
-    ) -> Option<Places> {
-        let &Scene { frame, seconds, .. } = scene;
-        let &Pursuit { before, expected, near, doubtful, is_ground_known, peak, .. } = pursuit;
+    ) -> bool {
+        let &Scene { frame, seconds, camera, .. } = scene;
+        let &Pursuit { before, expected, doubtful, peak, .. } = pursuit;
+        let is_ground_known = camera.is_some();
         let (known, recent) = self.turn(frame, looker);
         let departure = self.departure();
         self.departure_of_late += SHORT_MEMORY * (departure - self.departure_of_late);
@@ -309,7 +299,7 @@ impl Target {
         if visible(self.at.bounds(), frame.format.size) < VISIBLE {
             (self.at.w, self.at.h, self.at.angle) = (before.w, before.h, before.angle);
             self.lose(frame);
-            return None;
+            return false;
         }
         let is_usual = peak >= SUDDEN * self.usual_response;
         let is_gone = self.looks.likeness < STRANGE * self.usual_look.mean
@@ -335,7 +325,7 @@ impl Target {
             if doubtful > WAITING {
                 self.lose(frame);
             }
-            return None;
+            return false;
         }
         if self.move_over_ground(before, seconds, is_ground_known, !has_changed) {
             if self.looks.first_likeness >= STILL_ITSELF {
@@ -344,7 +334,7 @@ impl Target {
             } else if doubtful == 0 {
                 self.go_back();
                 self.lose(frame);
-                return None;
+                return false;
             }
         }
         self.mode = Mode::Following { doubtful: 0 };
@@ -359,7 +349,8 @@ impl Target {
         self.usual_look.learn(self.looks.likeness);
         self.usual_second.learn(self.looks.second_peak_ratio);
         self.usual_response += RESPONSE_RATE * (peak - self.usual_response);
-        Some(self.learn(frame, (known, recent), (expected, near), wide, looker))
+        self.learn(frame, (known, recent), wide, looker);
+        true
     }
 
     /// Looks whether it is elsewhere, if that was doubted before it was followed into this frame.

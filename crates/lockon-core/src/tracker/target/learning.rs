@@ -2,9 +2,9 @@
 
 use super::{Target, View};
 use crate::frame::Frame;
-use crate::frame::correlator::{KEPT, Lesson};
+use crate::frame::correlator::Lesson;
 use crate::tracker::eye::Sight;
-use crate::tracker::filter::Filter;
+use crate::tracker::filter::keep_in;
 use crate::tracker::ground::Ground;
 use crate::tracker::look::Looker;
 use crate::tracker::sample::Window;
@@ -12,8 +12,8 @@ use crate::tracker::sample::Window;
 /// The share of a frame's colours that is learnt. Staple's value.
 const COLOUR_RATE: f32 = 0.04;
 
-/// Frames from which was learnt, from one to the next time that this is kept, [`KEPT`] times. A target in
-/// doubt because of the ground goes back to what was kept first: some 30 to 45 frames.
+/// Frames from which was learnt, from one to the next time that this is kept, as often as a filter keeps it.
+/// A target in doubt because of the ground goes back to what was kept first: some 30 to 45 frames.
 const KEPT_EVERY: u32 = 15;
 
 /// Looks that are remembered besides the first. One is taken when the target has looked alike for some frames
@@ -30,23 +30,15 @@ const RECENT_RATE: f32 = 0.05;
 const SURE: f64 = 0.8;
 pub(super) const DISTRACTOR_EVERY: u32 = 2;
 
-/// What both filters are to learn of a frame: where the target lies in the windows, from their middles.
-pub(in crate::tracker) struct Places {
-    pub(super) wide: (f64, f64),
-    pub(super) narrow: (f64, f64),
-}
-
 impl Target {
-    /// Learns the target as it was found: in the wide window about one place, in the narrow one about
-    /// another. The filters do so last.
+    /// Learns the target as it was found, all but the filters, which do so last.
     pub(super) fn learn(
         &mut self,
         frame: &Frame,
         (known, recent): (f64, f64),
-        (place, near): ((f64, f64), (f64, f64)),
         wide: &Sight,
         looker: &mut Looker,
-    ) -> Places {
+    ) {
         self.age += 1;
         if self.age.is_multiple_of(KEPT_EVERY) {
             self.keep();
@@ -64,38 +56,32 @@ impl Target {
         }
         if self.looks.score() >= SURE
             && self.age.is_multiple_of(DISTRACTOR_EVERY)
-            && let Some((x, y)) = wide.second_place(self.at.w, self.at.h)
+            && let Some(at) = self.beside(wide)
         {
-            let at = Window { x: place.0 + x, y: place.1 + y, ..self.at };
             self.distractors.learn(looker.look(frame, at));
         }
-        let from = |(x, y): (f64, f64)| (self.at.x - x, self.at.y - y);
-        let places = Places { wide: from(place), narrow: from(near) };
-        wide.learn_colours(&mut self.colours, places.wide, (self.at.w, self.at.h), COLOUR_RATE);
-        places
+        let place = self.middle();
+        wide.learn_colours(&mut self.colours, place, (self.at.w, self.at.h), COLOUR_RATE);
     }
 
-    /// What a device's filters are to learn, of what was seen in the wide and in the narrow window.
-    pub(in crate::tracker) fn lessons(
-        &self,
-        places: &Places,
-        [wide, narrow]: [&Sight; 2],
-    ) -> [Option<Lesson<'_>>; 2] {
-        fn lesson<'a>(filter: &'a Filter, sight: &Sight, place: (f64, f64)) -> Option<Lesson<'a>> {
-            filter.placed().map(|placed| sight.lesson(placed, place))
-        }
-        [lesson(&self.narrow, narrow, places.narrow), lesson(&self.wide, wide, places.wide)]
+    /// The box where the filter responds best beside the target.
+    pub(super) fn beside(&self, wide: &Sight) -> Option<Window> {
+        let Window { x, y, .. } = wide.window();
+        let (dx, dy) = wide.second_place(self.at.w, self.at.h)?;
+        Some(Window { x: x + dx, y: y + dy, ..self.at })
     }
 
-    /// Keeps the current state; once [`KEPT`] are stored it replaces the oldest one.
+    /// The lessons for filters on a device, from the wide and the narrow window.
+    pub(in crate::tracker) fn lessons(&self, [wide, narrow]: [&Sight; 2]) -> [Option<Lesson<'_>>; 2] {
+        [(&self.narrow, narrow), (&self.wide, wide)]
+            .map(|(filter, sight)| Some(sight.lesson(filter.placed()?, self.middle())))
+    }
+
+    /// Keeps the current state.
     fn keep(&mut self) {
         self.wide.keep();
         self.narrow.keep();
-        if self.kept.len() < KEPT {
-            return self.kept.push(self.colours.clone());
-        }
-        self.kept.rotate_left(1);
-        self.kept[KEPT - 1].clone_from(&self.colours);
+        keep_in(&mut self.kept, &self.colours);
     }
 
     /// Forgets recent looks and motion.

@@ -40,7 +40,6 @@ use crate::results::{Track, TrackState};
 use distractors::Distractors;
 use fit::Fit;
 pub(super) use following::Pursuit;
-pub(super) use learning::Places;
 use leaving::Leaving;
 pub(super) use proposals::Cues;
 use proposals::Proposals;
@@ -184,7 +183,7 @@ impl Target {
         let window = square(at, SEARCH);
         let mut colours = Colours::new(wide.is_coloured(frame, window));
         wide.describe(frame, wide_aim(at, false), &colours);
-        wide.sight.learn_colours(&mut colours, (0.0, 0.0), (w, h), 1.0);
+        wide.sight.learn_colours(&mut colours, (at.x, at.y), (w, h), 1.0);
         wide.describe(frame, wide_aim(at, false), &colours);
         narrow.describe(frame, narrow_aim(at, 1.0, Purpose::Place), &colours);
         let view = View { look: looker.look(frame, at).clone(), sketch: looker.sketch() };
@@ -351,10 +350,12 @@ impl Target {
 
     /// Follows it into a frame; `rivals` are where the other targets should be by now.
     pub(super) fn step(&mut self, scene: &Scene, rivals: &[Window], eyes: &mut Eyes) {
-        match self.mode {
-            Mode::Following { doubtful } => self.follow(scene, doubtful, rivals, eyes),
-            Mode::Confirming { .. } => self.confirm(scene, rivals, eyes),
-            Mode::Searching => self.search(scene, rivals, eyes),
+        if let Some(pursuit) = self.begin(scene) {
+            self.follow(scene, pursuit, rivals, eyes);
+        } else if self.is_being_confirmed() {
+            self.confirm(scene, rivals, eyes);
+        } else {
+            self.search(scene, rivals, eyes);
         }
         self.rate();
     }
