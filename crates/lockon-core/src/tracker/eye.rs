@@ -426,14 +426,14 @@ impl Sight {
     }
 
     /// How far a place of the picture is from the window's middle, in pixels along the window's own axes.
-    fn from_middle(&self, (x, y): (f64, f64)) -> (f64, f64) {
+    fn offset(&self, (x, y): (f64, f64)) -> (f64, f64) {
         let window = self.aim.window;
         window.own((x - window.x, y - window.y))
     }
 
-    /// As [`Self::from_middle`], in cells.
+    /// As [`Self::offset`], in cells.
     fn in_cells(&self, place: (f64, f64)) -> (f64, f64) {
-        let (x, y) = self.from_middle(place);
+        let (x, y) = self.offset(place);
         (x / self.cell, y / self.cell)
     }
 
@@ -450,7 +450,7 @@ impl Sight {
         (w, h): (f64, f64),
         rate: f32,
     ) {
-        let (x, y) = self.from_middle(place);
+        let (x, y) = self.offset(place);
         let sample = self.cell / 2.0;
         colours.learn(&self.bins, COLOUR_SIDE, (x / sample, y / sample), (w / sample, h / sample), rate);
     }
