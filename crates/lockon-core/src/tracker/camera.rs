@@ -51,6 +51,9 @@ const AGREED: f64 = 0.35;
 const MOST_SCALE: f64 = 0.15;
 const MOST_TURN: f64 = 0.2;
 
+/// The pixels of a block.
+type Block = [[u8; BLOCK]; BLOCK];
+
 /// Takes (x, y) to (a x - b y + `x`, b x + a y + `y`), in pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Motion {
@@ -216,19 +219,23 @@ impl Small {
         across.min(down) >= TEXTURE * ((BLOCK - 1) * (BLOCK - 1)) as u32
     }
 
-    /// The sum of absolute differences of two blocks; something above `least` if it is no less than that.
+    fn block(&self, place: (usize, usize)) -> Block {
+        std::array::from_fn(|line| *self.block_row(place, line))
+    }
+
+    /// The sum of absolute differences of a block and the one at a place of this picture; something above
+    /// `least` if it is no less than that.
     #[inline(always)]
-    fn difference(&self, place: (usize, usize), other: &Self, at: (usize, usize), least: u32) -> u32 {
+    fn difference(&self, block: &Block, (x, y): (usize, usize), least: u32) -> u32 {
+        let rows = &self.data[y * self.width + x..][..(BLOCK - 1) * self.width + BLOCK];
         let mut sum = 0;
-        for half in [0..BLOCK / 2, BLOCK / 2..BLOCK] {
-            let mut sums = [0_u16; BLOCK];
-            for line in half {
-                let (a, b) = (self.block_row(place, line), other.block_row(at, line));
-                for i in 0..BLOCK {
-                    sums[i] += u16::from(a[i].abs_diff(b[i]));
-                }
+        for (half, lines) in block.as_chunks::<{ BLOCK / 2 }>().0.iter().enumerate() {
+            for (line, own) in lines.iter().enumerate() {
+                let other = rows[(half * BLOCK / 2 + line) * self.width..].first_chunk::<BLOCK>();
+                // In this form it is one instruction on x86-64, which sums 16 differences.
+                let pixels = own.iter().zip(other.expect("a block lies in the picture"));
+                sum += pixels.map(|(a, b)| u32::from(a.abs_diff(*b))).sum::<u32>();
             }
-            sum += sums.iter().map(|&sum| u32::from(sum)).sum::<u32>();
             if sum >= least {
                 return u32::MAX;
             }
@@ -236,14 +243,14 @@ impl Small {
         sum
     }
 
-    /// The place of this picture's block in another one, within `reach` of a place; the first of equal ones.
+    /// The place of a block in this picture, within `reach` of a place; the first of equal ones.
     #[inline(always)]
-    fn find(&self, place: (usize, usize), other: &Self, (x, y): (i64, i64), reach: i64) -> (i64, i64) {
+    fn find(&self, block: &Block, (x, y): (i64, i64), reach: i64) -> (i64, i64) {
         let (mut best, mut least) = ((x, y), u32::MAX);
-        let (first, last) = (other.inside((x - reach, y - reach)), other.inside((x + reach, y + reach)));
+        let (first, last) = (self.inside((x - reach, y - reach)), self.inside((x + reach, y + reach)));
         for y in first.1..=last.1 {
             for x in first.0..=last.0 {
-                let found = self.difference(place, other, (x as usize, y as usize), least);
+                let found = self.difference(block, (x as usize, y as usize), least);
                 if found < least {
                     (best, least) = ((x, y), found);
                 }
@@ -254,10 +261,10 @@ impl Small {
 
     /// The place between pixels: to both sides of it the sums rise about alike.
     #[inline(always)]
-    fn refine(&self, place: (usize, usize), other: &Self, (x, y): (i64, i64)) -> (f64, f64) {
+    fn refine(&self, block: &Block, (x, y): (i64, i64)) -> (f64, f64) {
         let at = |x: i64, y: i64| {
-            let is_inside = other.inside((x, y)) == (x, y);
-            is_inside.then(|| f64::from(self.difference(place, other, (x as usize, y as usize), u32::MAX)))
+            let is_inside = self.inside((x, y)) == (x, y);
+            is_inside.then(|| f64::from(self.difference(block, (x as usize, y as usize), u32::MAX)))
         };
         let here = at(x, y).unwrap_or(0.0);
         let between = |before: Option<f64>, after: Option<f64>| {
@@ -379,10 +386,12 @@ impl Camera {
             let to = level.run(
                 #[inline(always)]
                 || {
-                    let coarse = half.find((around.0 as usize, around.1 as usize), half_now, begin, reach);
+                    let block = half.block((around.0 as usize, around.1 as usize));
+                    let coarse = half_now.find(&block, begin, reach);
                     let begin = (x as i64 + 2 * (coarse.0 - around.0), y as i64 + 2 * (coarse.1 - around.1));
-                    let found = small.find((x, y), small_now, begin, FINE);
-                    small.refine((x, y), small_now, small_now.inside(found))
+                    let block = small.block((x, y));
+                    let found = small_now.find(&block, begin, FINE);
+                    small_now.refine(&block, small_now.inside(found))
                 },
             );
             found[0] = Some((from, middle(to.0, to.1)));
@@ -397,9 +406,15 @@ impl Camera {
         let count = pairs.len();
         let (mut best, mut most) = (Motion::NONE, 0);
         let mut consider = |motion: Motion| {
-            let agreed = pairs.iter().filter(|pair| motion.agrees(pair)).count();
-            if agreed > most {
-                (best, most) = (motion, agreed);
+            // Given up as soon as too many disagree.
+            let mut missing = 0;
+            let is_better = most < count
+                && pairs.iter().all(|pair| {
+                    missing += usize::from(!motion.agrees(pair));
+                    missing < count - most
+                });
+            if is_better {
+                (best, most) = (motion, count - missing);
             }
         };
         consider(last);
