@@ -36,6 +36,8 @@ const FILES_WITH_UNSAFE: &[&str] = &[
     "crates/lockon-core/src/device_memory.rs",
     "crates/lockon-core/src/simd.rs",
     "crates/lockon-cuda/src/correlation.rs",
+    "crates/lockon-cuda/src/outlines.rs",
+    "crates/lockon-cuda/src/staged.rs",
     "crates/lockon-cuda/src/driver/device.rs",
     "crates/lockon-cuda/src/driver/event.rs",
     "crates/lockon-cuda/src/driver/graph.rs",

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 pub mod correlator;
+pub mod outlines;
 pub mod surface;
 
 pub use crate::geometry::{Rect, Size, iou, visible};

@@ -53,12 +53,14 @@ pub mod driver;
 mod fused;
 mod mma;
 mod ncc;
+mod outlines;
 mod overlay;
 #[doc(hidden)]
 pub mod parts;
 mod range;
 mod search;
 mod shared;
+mod staged;
 mod surface;
 mod suspects;
 #[cfg(test)]

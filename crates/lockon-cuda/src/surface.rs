@@ -14,11 +14,13 @@ use super::driver::{
     self, DeviceBuffer, Event, Gpu, Kernel, Mark, Pinned, PinnedBuffer, Priority, Rows, Stream, arg, ptx,
 };
 use super::ncc::DeviceFrame;
+use super::outlines::{Finder, OutlineKernels};
 use super::overlay::DevicePainter;
 use super::shared::{constant, pod_structure};
 use lockon_core::device_memory::{DeviceMemory, DevicePlane, PinnedMemory, SurfaceDevice};
 use lockon_core::error::{DeviceFault, Error, Result};
 use lockon_core::frame::correlator::{Correlator, Tables};
+use lockon_core::frame::outlines::OutlineFinder;
 use lockon_core::frame::{Picture, Plane, PlaneRef, Rect, Size, VideoFormat};
 use lockon_core::locks::{Ranked, lock};
 use lockon_core::overlay::Drawing;
@@ -82,8 +84,11 @@ pub(super) struct Shared {
     kernels: OnceLock<SurfaceKernels>,
     /// What looks of filters need; none where the device is too small for them.
     pub(super) correlation: OnceLock<Option<Correlation>>,
+    pub(super) outlines: OnceLock<OutlineKernels>,
     /// Room for those who ask, one each.
     rooms: Mutex<Vec<Room>>,
+    /// And for those who look for outlines.
+    pub(super) finders: Mutex<Vec<Finder>>,
     /// Whole planes on the host that are no longer in use.
     planes: Ranked<Vec<PinnedBuffer<u8>>, 110>,
     painter: Ranked<Option<DevicePainter>, 110>,
@@ -138,7 +143,9 @@ impl Opened {
             traffic: traffic.clone(),
             kernels: OnceLock::new(),
             correlation: OnceLock::new(),
+            outlines: OnceLock::new(),
             rooms: Mutex::default(),
+            finders: Mutex::default(),
             planes: Ranked::default(),
             painter: Ranked::default(),
             copier: Ranked::default(),
@@ -408,31 +415,42 @@ impl DevicePicture {
         self.device.answer(length, ask, |answer| samples[..length].copy_from_slice(answer))
     }
 
-    fn try_shrink(&self, factor: usize, means: &mut [u8]) -> Result<()> {
+    /// The size of luma that is shrunken by a factor.
+    pub(super) fn shrunken(&self, factor: usize) -> Size {
+        let Size { width, height } = self.planes[0].size;
+        Size::new(width / factor, height / factor)
+    }
+
+    /// Writes luma that is shrunken by a factor, row by row, without waiting.
+    ///
+    /// # Safety
+    /// There is room for it at `means`; it and the picture are kept until the stream has come so far.
+    pub(super) unsafe fn shrink_to(&self, stream: &Stream, factor: usize, means: u64) -> Result<()> {
         let kernel = &self.device.kernels()?.shrink;
-        let Rectangle { rows: Rows { address, pitch }, size } = self.planes[0];
-        let (width, height) = (size.width / factor, size.height / factor);
-        assert_eq!(means.len(), width * height, "means of a {size} picture, {factor} times smaller");
-        let blocks = means.len().div_ceil(BLOCK);
-        let ask = |stream: &Stream, answer: &mut PinnedBuffer<u8>| {
-            self.begin(stream)?;
-            let [pitch, factor, width, height] = [pitch, factor, width, height].map(|n| n as i32);
-            let answer = answer.device_address();
-            // SAFETY: these are the kernel's arguments. It reads luma, and writes one byte for each of
-            // `means`; both are kept until `Shared::answer` has waited for it.
-            unsafe {
-                stream.launch(
-                    kernel,
-                    [blocks, 1, 1],
-                    [BLOCK, 1, 1],
-                    0,
-                    &mut [arg(&address), arg(&pitch), arg(&factor), arg(&width), arg(&height), arg(&answer)],
-                )
-            }
-        };
+        self.begin(stream)?;
+        let Rows { address, pitch } = self.planes[0].rows;
+        let size = self.shrunken(factor);
+        let blocks = [size.area().div_ceil(BLOCK), 1, 1];
+        let [pitch, factor, width, height] = [pitch, factor, size.width, size.height].map(|n| n as i32);
+        let arguments =
+            &mut [arg(&address), arg(&pitch), arg(&factor), arg(&width), arg(&height), arg(&means)];
+        // SAFETY: these are the kernel's arguments. It reads luma, and writes the means for which there is
+        // room, as the caller promises.
+        unsafe { stream.launch(kernel, blocks, [BLOCK, 1, 1], 0, arguments) }
+    }
+
+    fn try_shrink(&self, factor: usize, means: &mut [u8]) -> Result<()> {
+        let size = self.shrunken(factor);
+        let whole = self.planes[0].size;
+        assert_eq!(means.len(), size.area(), "means of a {whole} picture, {factor} times smaller");
         if means.is_empty() {
             return Ok(());
         }
+        // SAFETY: the answer has as many bytes; it and the picture are kept until `Shared::answer` has waited
+        // for it.
+        let ask = |stream: &Stream, answer: &mut PinnedBuffer<u8>| unsafe {
+            self.shrink_to(stream, factor, answer.device_address())
+        };
         self.device.answer(means.len(), ask, |answer| means.copy_from_slice(answer))
     }
 
@@ -637,6 +655,10 @@ impl Surface for DevicePicture {
         }
     }
 
+    fn outline_finder(&self) -> Option<&dyn OutlineFinder> {
+        Some(self)
+    }
+
     fn correlator(&self, tables: &Tables) -> Option<Box<dyn Correlator>> {
         match DeviceCorrelator::open(&self.device, tables) {
             Ok(correlator) => Some(Box::new(correlator?)),
@@ -659,6 +681,7 @@ mod tests {
     use cudarc::driver::{result, sys};
     use lockon_core::backend::{Backend, Findings, Options, Standing, cpu};
     use lockon_core::config::Kernels;
+    use lockon_core::frame::outlines::{DIRECTIONS, Edge, MOST_EDGES, Outline, PLACES, Peak, Peaks};
     use lockon_core::frame::{FrameMeta, PixelFormat};
     use lockon_core::reference::surface::OnDevice;
 
@@ -728,6 +751,21 @@ mod tests {
         surface::Grid { plane, first, step, columns, rows, side, turn, groups, across, index, at }
     }
 
+    /// Of all sizes up to the picture's, whose edges lie anywhere; one has none.
+    fn random_outlines(random: &mut Random, size: Size) -> Vec<Outline> {
+        let outline = |index: usize| {
+            let (width, height) = (1 + random.below(size.width), 1 + random.below(size.height));
+            let edge = |_| Edge {
+                x: random.below(width) as u16,
+                y: random.below(height) as u16,
+                direction: random.below(DIRECTIONS) as u8,
+            };
+            let count = if index == 3 { 0 } else { MOST_EDGES - 6 * index.min(10) };
+            Outline { edges: (0..count).map(edge).collect(), width, height }
+        };
+        (0..11).map(outline).collect()
+    }
+
     #[test]
     fn what_the_device_sees_of_a_picture_is_what_the_definition_sees() {
         let Some(gpu) = testing::gpu() else { return };
@@ -770,6 +808,21 @@ mod tests {
                     surface.shrink(factor, &mut found);
                     definition.shrink(factor, &mut wanted);
                     assert!(found == wanted, "{} {size}: {factor} times smaller", pixels.name);
+                }
+                for factor in [1, 3] {
+                    let outlines =
+                        random_outlines(&mut random, Size::new(size.width / factor, size.height / factor));
+                    // Alone, and more at a time than before.
+                    for outlines in [&outlines[..1], &outlines, &outlines[1..4], &[]] {
+                        let outlines: Vec<_> = outlines.iter().collect();
+                        let mut found =
+                            vec![[Some(Peak { score: 9, row: 9, column: 9 }); PLACES]; outlines.len()];
+                        let mut wanted = vec![Peaks::default(); outlines.len()];
+                        let finder = surface.outline_finder().expect("this device has one");
+                        finder.find_outlines(factor, &outlines, &mut found);
+                        definition.find_outlines(factor, &outlines, &mut wanted);
+                        assert_eq!(found, wanted, "{} {size}: {factor} times smaller", pixels.name);
+                    }
                 }
                 let rect = random.place(Size::new(17, 9), size);
                 assert_eq!(surface.fetch(rect), definition.fetch(rect));

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::correlator::{Correlator, Tables};
+use super::outlines::OutlineFinder;
 use super::{Plane, Rect};
 use crate::error::Result;
 
@@ -43,8 +44,13 @@ pub trait Surface: Any + Send + Sync {
         None
     }
 
+    /// What finds outlines in this picture where it lies; `None` if the device cannot.
+    fn outline_finder(&self) -> Option<&dyn OutlineFinder> {
+        None
+    }
+
     /// # Errors
-    /// The first error of the calls above, and of a [`Correlator`]'s.
+    /// The first error of the calls above, and of those to a [`Correlator`] and an [`OutlineFinder`].
     fn check(&self) -> Result<()>;
 }
 

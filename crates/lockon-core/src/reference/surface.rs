@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::error::Result;
-use crate::frame::{Picture, Plane, PlaneRef, Rect, VideoFormat};
+use crate::frame::outlines::{self, Outline, OutlineFinder, Peak, Peaks};
+use crate::frame::{Picture, Plane, PlaneRef, Rect, Size, VideoFormat};
 use crate::surface::{Grid, Surface};
 
 /// The results that every device must give for a picture, by the definition: sums of pixels, no sharing of
@@ -39,6 +40,60 @@ impl OnDevice {
         }
         sum >> 16
     }
+}
+
+/// The best places of an outline in a picture of that width and height, by the definition: every score is
+/// summed pixel by pixel.
+pub fn find_outline(
+    pixel: &dyn Fn(usize, usize) -> u8,
+    (width, height): (usize, usize),
+    outline: &Outline,
+) -> Peaks {
+    let is_inside = |x: usize, y: usize| (1..width - 1).contains(&x) && (1..height - 1).contains(&y);
+    let edge = |x: usize, y: usize| {
+        let at = |x: usize, y: usize| i16::from(pixel(x, y));
+        let gradient = |x: usize, y: usize| (at(x + 1, y) - at(x - 1, y), at(x, y + 1) - at(x, y - 1));
+        let (across, down) = if is_inside(x, y) { gradient(x, y) } else { (0, 0) };
+        outlines::is_edge(across, down).then(|| outlines::direction(across, down))
+    };
+    let edges: Vec<_> = (0..width * height).map(|at| edge(at % width, at / width)).collect();
+    let response = |x: usize, y: usize, wanted: u8| {
+        if !is_inside(x, y) {
+            return 0;
+        }
+        let about = (0..9).filter_map(|i| edges[(y + i / 3 - 1) * width + x + i % 3 - 1]);
+        let steps = |direction: u8| direction.abs_diff(wanted).min(8 - direction.abs_diff(wanted));
+        let of_steps = [outlines::OWN, outlines::NEXT, outlines::SECOND, 0, 0];
+        about.map(|direction| of_steps[usize::from(steps(direction))]).max().unwrap_or(0)
+    };
+    let (columns, rows) = outline.places_in((width, height));
+    let score = |row: usize, column: usize| -> u8 {
+        let of = |edge: &outlines::Edge| {
+            response(2 * column + usize::from(edge.x), 2 * row + usize::from(edge.y), edge.direction)
+        };
+        outline.edges.iter().map(of).sum()
+    };
+    let mut kept = Vec::new();
+    for first in (0..rows).step_by(outline.band()) {
+        for column in 0..columns {
+            let band = (first..rows.min(first + outline.band())).rev();
+            let best = band.map(|row| Peak { score: score(row, column), row, column });
+            // Of equal ones the last, which is the first row.
+            kept.extend(best.max_by_key(|peak| peak.score).filter(|peak| peak.score > 0));
+        }
+    }
+    let (across, down) = outline.apart();
+    let mut peaks = Peaks::default();
+    for index in 0..peaks.len() {
+        let is_apart = |peak: &&Peak| {
+            let is_near = |taken: &Peak| {
+                peak.row.abs_diff(taken.row) <= down && peak.column.abs_diff(taken.column) <= across
+            };
+            !peaks.iter().flatten().any(is_near)
+        };
+        peaks[index] = kept.iter().rev().filter(is_apart).max_by_key(|peak| peak.score).copied();
+    }
+    peaks
 }
 
 /// The pixels of a sample's box along one axis, and the share of the box that lies in each, in 1/256.
@@ -110,7 +165,24 @@ impl Surface for OnDevice {
         }
     }
 
+    fn outline_finder(&self) -> Option<&dyn OutlineFinder> {
+        Some(self)
+    }
+
     fn check(&self) -> Result<()> {
         Ok(())
+    }
+}
+
+impl OutlineFinder for OnDevice {
+    fn find_outlines(&self, factor: usize, outlines: &[&Outline], peaks: &mut [Peaks]) {
+        let Size { width, height } = self.format.size;
+        let (width, height) = (width / factor, height / factor);
+        let mut means = vec![0; width * height];
+        self.shrink(factor, &mut means);
+        assert_eq!(outlines.len(), peaks.len(), "peaks of outlines");
+        for (outline, peaks) in outlines.iter().zip(peaks) {
+            *peaks = find_outline(&|x, y| means[y * width + x], (width, height), outline);
+        }
     }
 }

@@ -514,8 +514,9 @@ impl Follow for Tracker {
                 Some(Cues::Colours { colours, movers })
             } else {
                 let (picture, factor) = camera.picture();
-                outlines.see(picture, factor);
-                Some(Cues::Outlines(outlines))
+                let finder = frame.picture.surface().and_then(|surface| surface.outline_finder());
+                outlines.see(picture, factor, finder.is_some());
+                Some(Cues::Outlines(outlines, finder))
             };
             // Made before any of them moves, so that their order does not matter.
             forecasts.clear();

@@ -171,6 +171,7 @@ mod tests {
     use crate::config::{Moment, TrackSpec};
     use crate::error::Result;
     use crate::frame::correlator::{Correlator, FilterState, Lesson, PlacedFilter, Query, Tables};
+    use crate::frame::outlines::OutlineFinder;
     use crate::frame::{
         Circumstances, Frame, FrameMeta, Picture, PixelFormat, Plane, PlaneRef, Rect, Size, VideoFormat,
     };
@@ -244,6 +245,10 @@ mod tests {
 
         fn sample(&self, grids: &[Grid], samples: &mut [u8]) {
             Surface::sample(&self.0, grids, samples);
+        }
+
+        fn outline_finder(&self) -> Option<&dyn OutlineFinder> {
+            self.0.outline_finder()
         }
 
         fn correlator(&self, _: &Tables) -> Option<Box<dyn Correlator>> {

@@ -4,33 +4,24 @@
 //! Objects", 2012 (LINE-2D): of a look only the directions of its strongest edges are kept. For each of
 //! eight directions, a map says how well it is seen near each pixel of the picture. The score of a place
 //! is a sum of bytes, so hundreds of outlines can be tried. An edge has the same direction whichever side
-//! is brighter. All of it is in integers, so every machine finds the same places.
+//! is brighter. `frame/outlines.rs` defines all of it. A picture on a device is searched there, if the device
+//! can do so.
 //!
 //! On returning targets this ranks the right place among the first five in half of the frames; NCC of their
 //! pixels does so in a third (docs/lab/tracking.md).
 
 use super::camera::Small;
 use super::sample::Window;
+use crate::frame::outlines::{
+    DIRECTIONS, Edge, LEAST_GRADIENT, MOST_EDGES, NEXT, OWN, Outline, OutlineFinder, PLACES, Peak, Peaks,
+    SECOND,
+};
 use crate::simd::Level;
 
-/// Directions of edges.
-const DIRECTIONS: usize = 8;
-
-/// The shortest gradient that is an edge, in grey levels over two pixels.
-const LEAST_GRADIENT: i16 = 8;
-
 /// Edges of an outline: with fewer than the first number nothing is recognised, with fewer than the
-/// second the score is reduced, and of more than the last the strongest ones are kept, so that a sum fits
-/// into a byte.
+/// second the score is reduced. Of more than [`MOST_EDGES`] the strongest ones are kept.
 const FEWEST: usize = 12;
 const MANY: usize = 40;
-const MOST: usize = 63;
-const _: () = assert!(MOST * (OWN as usize) < 256);
-
-/// The value of an edge that has the direction that is looked for, or one beside it, or the one after that.
-const OWN: u8 = 4;
-const NEXT: u8 = 3;
-const SECOND: u8 = 1;
 
 /// The shorter side of an outline, in pixels, and the largest share of the picture's side that its own sides
 /// may have.
@@ -40,8 +31,10 @@ const LARGEST: f64 = 0.9;
 /// The smallest picture in which anything is looked for.
 const LEAST_PICTURE: usize = 8;
 
-/// Columns of responses that are summed at a time.
+/// Columns of responses that lie together, and how many of those are summed at a time: their sums stay in
+/// registers.
 const LANES: usize = 64;
+const AT_ONCE: usize = 4;
 
 /// Side of the picture of a look.
 pub(super) const SIDE: usize = 32;
@@ -76,21 +69,6 @@ impl Sketch {
     }
 }
 
-/// An edge of an outline: its place from the top left, and its direction.
-#[derive(Clone, Copy)]
-struct Edge {
-    x: u16,
-    y: u16,
-    direction: u8,
-}
-
-/// The edges of a look at some size and in some direction.
-pub(super) struct Outline {
-    edges: Vec<Edge>,
-    width: usize,
-    height: usize,
-}
-
 /// A place that was found.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
@@ -104,10 +82,12 @@ pub(super) struct Place {
 /// The edges of a picture; keeps its memory.
 pub(super) struct Outlines {
     level: Level,
-    width: usize,
-    height: usize,
+    /// Of the picture.
+    size: (usize, usize),
     /// Pixels of the frame to one of the picture; 0 if nothing is known of this frame.
-    factor: f64,
+    factor: usize,
+    /// The size of the picture that the maps have room for.
+    room: (usize, usize),
     /// The direction of the edge at each pixel, as a bit.
     bits: Vec<u8>,
     /// For each direction, how well it is seen near each pixel: first those of even rows and even columns,
@@ -126,9 +106,9 @@ impl Outlines {
     pub(super) fn new() -> Self {
         Self {
             level: Level::best(),
-            width: 0,
-            height: 0,
-            factor: 0.0,
+            size: (0, 0),
+            factor: 0,
+            room: (0, 0),
             bits: Vec::new(),
             responses: Vec::new(),
             rows: 0,
@@ -139,15 +119,16 @@ impl Outlines {
         }
     }
 
-    /// Takes in a picture, and pixels of the frame to one of its own.
-    pub(super) fn see(&mut self, picture: &Small, factor: usize) {
+    /// Takes in a picture, and pixels of the frame to one of its own. No maps are made if outlines are found
+    /// elsewhere.
+    pub(super) fn see(&mut self, picture: &Small, factor: usize, has_finder: bool) {
         let (width, height) = (picture.width, picture.height);
-        if width < LEAST_PICTURE || height < LEAST_PICTURE {
-            self.factor = 0.0;
+        self.size = (width, height);
+        self.factor = if width.min(height) < LEAST_PICTURE { 0 } else { factor };
+        if self.factor == 0 || has_finder {
             return;
         }
-        self.factor = factor as f64;
-        if (self.width, self.height) != (width, height) {
+        if self.room != (width, height) {
             self.resize(width, height);
         }
         let plane = self.plane();
@@ -192,7 +173,7 @@ impl Outlines {
 
     /// Makes room for a picture. What lies at its border and beyond is 0 and stays so.
     fn resize(&mut self, width: usize, height: usize) {
-        (self.width, self.height) = (width, height);
+        self.room = (width, height);
         self.rows = height.div_ceil(2);
         self.stride = width.div_ceil(2).next_multiple_of(LANES) + LANES;
         self.bits = vec![0; width * height];
@@ -214,19 +195,20 @@ impl Outlines {
         at: Window,
         Scratch { pixels, found, .. }: &mut Scratch,
     ) -> Option<Outline> {
-        if self.factor == 0.0 {
+        if self.factor == 0 {
             return None;
         }
-        let [_, _, w, h] = at.bounds().map(|length| length / self.factor);
+        let factor = self.factor as f64;
+        let [_, _, w, h] = at.bounds().map(|length| length / factor);
         let (width, height) = (libm::round(w) as usize, libm::round(h) as usize);
         let is_too_large = |length: usize, picture: usize| length as f64 > LARGEST * picture as f64;
         if width.min(height) < LEAST_SIDE
-            || is_too_large(width, self.width)
-            || is_too_large(height, self.height)
+            || is_too_large(width, self.size.0)
+            || is_too_large(height, self.size.1)
         {
             return None;
         }
-        let (own_w, own_h) = (at.w / self.factor, at.h / self.factor);
+        let (own_w, own_h) = (at.w / factor, at.h / factor);
         if own_w.min(own_h) < 1.0 {
             return None;
         }
@@ -280,12 +262,12 @@ impl Outlines {
             return None;
         }
         let (mut least, mut stronger) = (511, 0);
-        while least > 0 && stronger + counts[least] < MOST {
+        while least > 0 && stronger + counts[least] < MOST_EDGES {
             stronger += counts[least];
             least -= 1;
         }
         // Of those that are as strong as the last of them, the first ones.
-        let mut equal = MOST - stronger;
+        let mut equal = MOST_EDGES - stronger;
         found.retain(|&(strength, _)| {
             let is_equal = strength == least && equal > 0;
             equal -= usize::from(is_equal);
@@ -294,47 +276,94 @@ impl Outlines {
         Some(Outline { edges: found.iter().map(|&(_, edge)| edge).collect(), width, height })
     }
 
-    /// Adds the best places of an outline, up to so many, no two of which are within a quarter of its sides.
-    pub(super) fn find(
+    /// Sums the responses of edges at `N` times [`LANES`] places of a row, from the `first` one on. What is
+    /// more than the best of the rows before is kept in `tops`.
+    #[inline(always)]
+    fn sum<const N: usize>(&self, starts: &[usize], first: usize, row: u8, tops: &mut [Tops]) {
+        let responses = &self.responses[first..];
+        let mut sums = [[0_u8; LANES]; N];
+        for &start in starts {
+            let here = responses[start..][..N * LANES].as_chunks::<LANES>().0;
+            for (sums, responses) in sums.iter_mut().zip(here) {
+                for (sum, response) in sums.iter_mut().zip(responses) {
+                    *sum += response;
+                }
+            }
+        }
+        for ((top, at), sums) in tops.iter_mut().zip(&sums) {
+            for lane in 0..LANES {
+                let is_more = sums[lane] > top[lane];
+                top[lane] = if is_more { sums[lane] } else { top[lane] };
+                at[lane] = if is_more { row } else { at[lane] };
+            }
+        }
+    }
+
+    /// Adds the best places of outlines in the picture that was taken in, with the indices of their outlines;
+    /// by the `finder`, if the picture has one.
+    pub(super) fn find<'a>(
         &self,
-        outline: &Outline,
-        count: usize,
-        Scratch { starts, tops, best, .. }: &mut Scratch,
-        places: &mut Vec<Place>,
+        finder: Option<&dyn OutlineFinder>,
+        outlines: impl Iterator<Item = &'a Outline>,
+        scratch: &mut Scratch,
+        places: &mut Vec<(usize, Place)>,
     ) {
-        let &Outline { ref edges, width, height } = outline;
-        // Every second place, across and down: a response counts in three by three pixels.
-        let (columns, rows) = ((self.width - width) / 2 + 1, (self.height - height) / 2 + 1);
-        let plane = self.plane();
+        let mut add = |index: usize, outline: &Outline, peaks: Peaks| {
+            places.extend(peaks.iter().flatten().map(|peak| (index, self.place(outline, peak))));
+        };
+        match finder {
+            Some(finder) => {
+                let outlines: Vec<&Outline> = outlines.collect();
+                let mut peaks = vec![Peaks::default(); outlines.len()];
+                finder.find_outlines(self.factor, &outlines, &mut peaks);
+                for (index, (outline, peaks)) in outlines.into_iter().zip(peaks).enumerate() {
+                    add(index, outline, peaks);
+                }
+            }
+            None => {
+                for (index, outline) in outlines.enumerate() {
+                    add(index, outline, self.peaks(outline, scratch));
+                }
+            }
+        }
+    }
+
+    fn place(&self, outline: &Outline, peak: &Peak) -> Place {
+        let count = outline.edges.len() as f64;
+        let share = (count / MANY as f64).min(1.0).sqrt() / (f64::from(OWN) * count);
+        let middle = |place: usize, length: usize| (2 * place) as f64 + length as f64 / 2.0;
+        Place {
+            score: f64::from(peak.score) * share,
+            x: middle(peak.column, outline.width) * self.factor as f64,
+            y: middle(peak.row, outline.height) * self.factor as f64,
+        }
+    }
+
+    /// The best places of an outline, by the maps.
+    fn peaks(&self, outline: &Outline, Scratch { starts, tops, best, .. }: &mut Scratch) -> Peaks {
+        let (columns, rows) = outline.places_in(self.size);
+        let (band, plane) = (outline.band(), self.plane());
         starts.clear();
-        starts.extend(edges.iter().map(|edge| {
+        starts.extend(outline.edges.iter().map(|edge| {
             let (x, y) = (usize::from(edge.x), usize::from(edge.y));
             (4 * usize::from(edge.direction) + y % 2 * 2 + x % 2) * plane + y / 2 * self.stride + x / 2
         }));
         tops.clear();
         tops.resize(columns.div_ceil(LANES), ([0; LANES], [0; LANES]));
         best.clear();
-        let band = (height / 4).clamp(2, 255);
         // The best of each band of rows, for each column.
         self.level.run(
             #[inline(always)]
             || {
                 for y in 0..rows {
-                    for (chunk, (top, at)) in tops.iter_mut().enumerate() {
-                        let start = y * self.stride + chunk * LANES;
-                        let mut sums = [0_u8; LANES];
-                        for from in &*starts {
-                            let responses = self.responses[from + start..].first_chunk::<LANES>();
-                            let responses = responses.expect("rows are padded");
-                            for lane in 0..LANES {
-                                sums[lane] += responses[lane];
-                            }
-                        }
-                        let row = (y % band) as u8;
-                        for lane in 0..LANES {
-                            let is_more = sums[lane] > top[lane];
-                            top[lane] = if is_more { sums[lane] } else { top[lane] };
-                            at[lane] = if is_more { row } else { at[lane] };
+                    let row = (y % band) as u8;
+                    for (index, tops) in tops.chunks_mut(AT_ONCE).enumerate() {
+                        let first = y * self.stride + index * AT_ONCE * LANES;
+                        match tops.len() {
+                            1 => self.sum::<1>(starts, first, row, tops),
+                            2 => self.sum::<2>(starts, first, row, tops),
+                            3 => self.sum::<3>(starts, first, row, tops),
+                            _ => self.sum::<AT_ONCE>(starts, first, row, tops),
                         }
                     }
                     if y % band == band - 1 || y + 1 == rows {
@@ -354,17 +383,17 @@ impl Outlines {
                 }
             },
         );
-        let share =
-            (edges.len() as f64 / MANY as f64).min(1.0).sqrt() / (f64::from(OWN) * edges.len() as f64);
-        let middle = |place: usize, length: usize| (2 * place) as f64 + length as f64 / 2.0;
-        let found = take_best(best, count, (width / 4, height / 4));
-        places.extend(found.map(|(score, y, x)| Place {
-            score: f64::from(score) * share,
-            x: middle(x, width) * self.factor,
-            y: middle(y, height) * self.factor,
-        }));
+        let mut peaks = Peaks::default();
+        let found = take_best(best, PLACES, outline.apart());
+        for (peak, (score, row, column)) in peaks.iter_mut().zip(found) {
+            *peak = Some(Peak { score: score as u8, row, column });
+        }
+        peaks
     }
 }
+
+/// For each of some columns, the best score of a band of rows, and its row in that.
+type Tops = ([u8; LANES], [u8; LANES]);
 
 /// Memory to draw outlines and to find places with.
 #[derive(Default)]
@@ -375,8 +404,7 @@ pub(super) struct Scratch {
     found: Vec<(usize, Edge)>,
     /// Where the responses of each edge begin.
     starts: Vec<usize>,
-    /// For each column, the best score of a band of rows, and its row in that.
-    tops: Vec<([u8; LANES], [u8; LANES])>,
+    tops: Vec<Tops>,
     /// Places: their score, row and column.
     pub(super) best: Vec<(f32, usize, usize)>,
 }
@@ -452,6 +480,7 @@ fn respond(direction: usize, seen: &[u8], responses: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reference::surface::find_outline;
 
     const WIDTH: usize = 151;
     const HEIGHT: usize = 89;
@@ -483,8 +512,15 @@ mod tests {
 
     fn seen(at: Window) -> Outlines {
         let mut outlines = Outlines::new();
-        outlines.see(&picture(at), 4);
+        outlines.see(&picture(at), 4, false);
         outlines
+    }
+
+    /// The best place of an outline.
+    fn best(outlines: &Outlines, outline: &Outline) -> Place {
+        let mut places = Vec::new();
+        outlines.find(None, std::iter::once(outline), &mut Scratch::default(), &mut places);
+        places[0].1
     }
 
     fn window(side: f64, degrees: f64) -> Window {
@@ -501,7 +537,7 @@ mod tests {
         for (side, degrees) in [(24.0, 0.0), (24.0, 90.0), (36.0, -135.0), (18.0, 45.0)] {
             let at = window(side, degrees);
             let outlines = seen(at);
-            let mut best: Option<(Place, f64, f64)> = None;
+            let mut most: Option<(Place, f64, f64)> = None;
             for (other, turned) in [12.0, 18.0, 24.0, 36.0]
                 .into_iter()
                 .flat_map(|side| (-3..=4).map(move |eighth| (side, 45.0 * f64::from(eighth))))
@@ -510,13 +546,12 @@ mod tests {
                 let Some(outline) = outlines.outline(&sketch(), wanted, &mut Scratch::default()) else {
                     continue;
                 };
-                let mut places = Vec::new();
-                outlines.find(&outline, 1, &mut Scratch::default(), &mut places);
-                if best.is_none_or(|(place, ..)| places[0].score > place.score) {
-                    best = Some((places[0], other, turned));
+                let found = best(&outlines, &outline);
+                if most.is_none_or(|(place, ..)| found.score > place.score) {
+                    most = Some((found, other, turned));
                 }
             }
-            let (place, found, turned) = best.expect("something is found");
+            let (place, found, turned) = most.expect("something is found");
             let off = (place.x - 4.0 * at.x).abs().max((place.y - 4.0 * at.y).abs());
             assert!(
                 off <= 8.0 && found == side && turned == degrees,
@@ -535,47 +570,30 @@ mod tests {
             outlines.see(
                 &Small::new(WIDTH, HEIGHT, (0..WIDTH * HEIGHT).map(|i| (i * i % 251) as u8).collect()),
                 4,
+                false,
             );
-            outlines.see(&picture, 4);
-            let direction = |x: usize, y: usize| {
-                let is_inside = (1..WIDTH - 1).contains(&x) && (1..HEIGHT - 1).contains(&y);
-                if !is_inside {
-                    return 0;
-                }
-                let at = |x: usize, y: usize| i16::from(picture.row(y)[x]);
-                edge(at(x + 1, y) - at(x - 1, y), at(x, y + 1) - at(x, y - 1))
-            };
-            let response = |wanted: usize, x: usize, y: usize| {
-                if x == 0 || y == 0 || x + 1 >= WIDTH || y + 1 >= HEIGHT {
-                    return 0;
-                }
-                let about = (0..9).map(|i| direction(x + i % 3 - 1, y + i / 3 - 1));
-                let distance = |bit: u8| {
-                    let apart = (bit.trailing_zeros() as usize).abs_diff(wanted);
-                    apart.min(DIRECTIONS - apart)
-                };
-                about
-                    .filter(|&bit| bit != 0)
-                    .map(|bit| [OWN, NEXT, SECOND, 0, 0][distance(bit)])
-                    .max()
-                    .unwrap_or(0)
-            };
+            outlines.see(&picture, 4, false);
             let outline =
                 outlines.outline(&sketch(), in_frame(at), &mut Scratch::default()).expect("it has edges");
-            let mut places = Vec::new();
-            outlines.find(&outline, 1, &mut Scratch::default(), &mut places);
-            let score = |x: usize, y: usize| -> u32 {
-                let of = |edge: &Edge| {
-                    response(usize::from(edge.direction), x + usize::from(edge.x), y + usize::from(edge.y))
+            // Others of all sizes, whose edges lie anywhere.
+            let scattered = (0..40).map(|seed: usize| {
+                let (width, height) = (5 + seed * 13 % 130, 5 + seed * 7 % 75);
+                let edge = |i: usize| Edge {
+                    x: ((seed + i * 31) % width) as u16,
+                    y: ((seed + i * 17) % height) as u16,
+                    direction: ((seed + i * 5) % DIRECTIONS) as u8,
                 };
-                outline.edges.iter().map(|edge| u32::from(of(edge))).sum()
-            };
-            let all = (0..=HEIGHT - outline.height).step_by(2);
-            let all = all.flat_map(|y| (0..=WIDTH - outline.width).step_by(2).map(move |x| (x, y)));
-            let most = all.map(|(x, y)| score(x, y)).max().expect("there are places");
-            let count = outline.edges.len() as f64;
-            let expected = f64::from(most) / (4.0 * count) * (count / MANY as f64).min(1.0).sqrt();
-            assert!((places[0].score - expected).abs() < 1e-12, "{} {expected} {level}", places[0].score);
+                Outline { edges: (0..FEWEST + seed).map(edge).collect(), width, height }
+            });
+            for outline in scattered.chain([outline]) {
+                let found = outlines.peaks(&outline, &mut Scratch::default());
+                let expected = find_outline(&|x, y| picture.row(y)[x], (WIDTH, HEIGHT), &outline);
+                assert_eq!(found, expected, "{outline:?} {level}");
+                let count = outline.edges.len() as f64;
+                let Some(peak) = found[0] else { continue };
+                let share = f64::from(peak.score) / (4.0 * count) * (count / MANY as f64).min(1.0).sqrt();
+                assert!((outlines.place(&outline, &peak).score - share).abs() < 1e-12);
+            }
         }
     }
 
@@ -587,7 +605,7 @@ mod tests {
             outlines.outline(&sketch(), window(80.0, 0.0), &mut Scratch::default()).is_none(),
             "nothing was seen"
         );
-        outlines.see(&picture(window(24.0, 0.0)), 4);
+        outlines.see(&picture(window(24.0, 0.0)), 4, false);
         assert!(outlines.outline(&flat, window(80.0, 0.0), &mut Scratch::default()).is_none(), "no edges");
         assert!(
             outlines.outline(&sketch(), window(4.0 * 100.0, 0.0), &mut Scratch::default()).is_none(),
@@ -597,7 +615,7 @@ mod tests {
             outlines.outline(&sketch(), window(8.0, 0.0), &mut Scratch::default()).is_none(),
             "two pixels"
         );
-        outlines.see(&Small::new(7, 90, vec![5; 7 * 90]), 4);
+        outlines.see(&Small::new(7, 90, vec![5; 7 * 90]), 4, false);
         assert!(
             outlines.outline(&sketch(), window(80.0, 0.0), &mut Scratch::default()).is_none(),
             "a narrow picture"

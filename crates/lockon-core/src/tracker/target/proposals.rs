@@ -11,18 +11,23 @@ use std::f64::consts::{FRAC_PI_2, TAU};
 
 use super::{LEAST_SIDE, View};
 use crate::frame::iou;
+use crate::frame::outlines::{Outline, OutlineFinder};
 use crate::tracker::backprojection::FrameColours;
 use crate::tracker::colour::Colours;
 use crate::tracker::movers::Movers;
-use crate::tracker::outlines::{Outline, Outlines, Place, Scratch};
+use crate::tracker::outlines::{Outlines, Place, Scratch};
 use crate::tracker::sample::Window;
 use crate::tracker::turn::normalised;
 
 /// The ways to search the whole frame.
 #[derive(Clone, Copy)]
 pub(in crate::tracker) enum Cues<'a> {
-    Outlines(&'a Outlines),
-    Colours { colours: &'a FrameColours, movers: &'a Movers },
+    /// And what finds them on a device.
+    Outlines(&'a Outlines, Option<&'a dyn OutlineFinder>),
+    Colours {
+        colours: &'a FrameColours,
+        movers: &'a Movers,
+    },
 }
 
 /// The sizes of a target that comes back, relative to the one with which it was lost.
@@ -33,7 +38,7 @@ pub(super) const DIRECTIONS: usize = 8;
 const OUTLINES_IN_TURN: usize = 2;
 const COLOURS_IN_TURN: usize = 3;
 
-/// Boxes that are proposed in a frame, and places that each outline and size adds to the choice.
+/// Boxes that are proposed in a frame, and places that each size of a box with the colours adds to the choice.
 const COUNT: usize = 4;
 const PLACES: usize = 2;
 
@@ -85,6 +90,9 @@ pub(super) struct Proposals {
     /// The outlines made so far, and what of: the number of views ever taken, and the box's size.
     outlines: Vec<(Key, Option<Outline>)>,
     outlines_of: (u32, f64, f64),
+    /// Those that are looked for in a frame, as indices of `outlines`, their boxes, and where they are seen.
+    wanted: Vec<(usize, Window)>,
+    found: Vec<(usize, Place)>,
     sums: Vec<f32>,
     places: Vec<Place>,
     all: Vec<(f64, Proposal)>,
@@ -133,8 +141,8 @@ impl Proposals {
         let mut proposals = std::mem::take(&mut self.made);
         proposals.clear();
         match cues {
-            Cues::Outlines(outlines) => {
-                self.by_outlines(outlines, from, (views, taken));
+            Cues::Outlines(outlines, finder) => {
+                self.by_outlines((outlines, finder), from, (views, taken));
                 self.choose(COUNT, &is_possible, &mut proposals);
                 // Each round has a frame of both.
                 self.round += 1;
@@ -153,7 +161,12 @@ impl Proposals {
 
     /// Adds the places with the outlines of the first view, the last one and the others, which take turns:
     /// one upright, and one in another direction.
-    fn by_outlines(&mut self, outlines: &Outlines, from: Window, (views, taken): (&[View], u32)) {
+    fn by_outlines(
+        &mut self,
+        (outlines, finder): (&Outlines, Option<&dyn OutlineFinder>),
+        from: Window,
+        (views, taken): (&[View], u32),
+    ) {
         if self.outlines_of != (taken, from.w, from.h) {
             self.outlines.clear();
             self.outlines_of = (taken, from.w, from.h);
@@ -181,13 +194,19 @@ impl Proposals {
                     self.outlines.push((key, outline));
                     self.outlines.len() - 1
                 });
-                let Some(outline) = &self.outlines[known].1 else { continue };
-                outlines.find(outline, PLACES, &mut self.scratch, &mut self.places);
-                self.all.extend(self.places.drain(..).map(|Place { score, x, y }| {
-                    (score, Proposal { at: Window { x, y, ..at }, is_any_direction: false })
-                }));
+                if self.outlines[known].1.is_some() {
+                    self.wanted.push((known, at));
+                }
             }
         }
+        let Self { outlines: drawn, wanted, found, all, scratch, .. } = self;
+        let of_wanted = wanted.iter().filter_map(|&(known, _)| drawn[known].1.as_ref());
+        outlines.find(finder, of_wanted, scratch, found);
+        all.extend(found.drain(..).map(|(index, Place { score, x, y })| {
+            let (_, at) = wanted[index];
+            (score, Proposal { at: Window { x, y, ..at }, is_any_direction: false })
+        }));
+        wanted.clear();
     }
 
     /// Adds the places with the colours: of a box that lies as it did, or on its side, or is square.
