@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (size, template_size) = (scene.luma.size(), template.size());
     let bank = Arc::new(Bank::new(vec![template])?.fitting(size)?);
     let mut matcher = Matcher::new(&mut Planner::new(), bank, size, 1);
-    let scores = matcher.score_map(scene.luma.as_ref(), Rect::whole(size), 0);
+    let scores = matcher.score_map(scene.luma.as_ref(), Rect::whole(size), 0)?;
     std::fs::write(out, scores.iter().flat_map(|score| score.to_le_bytes()).collect::<Vec<u8>>())?;
     let map = template_size.positions_in(size);
     println!("{} {}", map.width, map.height);

@@ -12,8 +12,8 @@
 //! that core's cache, and nothing waits for other threads.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
 
@@ -28,6 +28,8 @@ use crate::config::Limits;
 use crate::control::Control;
 use crate::error::{Bytes, Error, Result};
 use crate::frame::{PlaneRef, Rect, Size};
+use crate::locks::lock;
+use crate::memory;
 use crate::message::{Message, Setting};
 use crate::results::Match;
 use crate::template::Bank;
@@ -239,25 +241,35 @@ impl Matcher {
         Ok(())
     }
 
-    /// The score map of one member inside `roi`: (W-w+1) x (H-h+1) exact scores, row by row. For tests and
-    /// for looking at: [`Self::run`] never makes a whole map.
+    /// The number of threads that work on a frame. One is the calling thread.
+    pub fn threads(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// The score map of one member inside `roi`: (W-w+1) x (H-h+1) exact scores, row by row, on the threads
+    /// of [`Self::run`], which never makes a whole map.
+    ///
+    /// # Errors
+    /// `NoMemory`.
     ///
     /// # Panics
-    /// As [`Self::run`], if there is no such member, and if there is no memory.
-    pub fn score_map(&mut self, frame: PlaneRef<'_>, roi: Rect, member: usize) -> Vec<f64> {
+    /// As [`Self::run`], and if there is no such member.
+    pub fn score_map(&mut self, frame: PlaneRef<'_>, roi: Rect, member: usize) -> Result<Vec<f64>> {
         let region = self.crop(frame, roi);
-        let map = self.search.map_size(member);
-        let mut scores = vec![f64::NAN; map.area()];
-        let worker = &mut self.workers[0];
-        for tile in 0..self.search.plan.tiles() {
-            let Tile { origin: (x, y), own, .. } = self.search.plan.tile(tile, map);
-            let computed = worker.score_tile(&self.search, region, tile, member).expect("there is memory");
+        let Self { search, workers, .. } = self;
+        let map = search.map_size(member);
+        let scores = Mutex::new(memory::filled("a map of scores", map.area(), 0.0)?);
+        share(workers, 0..search.plan.tiles(), |worker, tile| {
+            let Tile { origin: (x, y), own, .. } = search.plan.tile(tile, map);
+            let computed = worker.score_tile(search, region, tile, member)?;
+            let mut scores = lock(&scores);
             for row in own.y..own.y + own.h {
                 let from = &computed.scores[row * computed.size.width + own.x..][..own.w];
                 scores[(y + row) * map.width + x + own.x..][..own.w].copy_from_slice(from);
             }
-        }
-        scores
+            Ok(())
+        })?;
+        Ok(scores.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn crop<'a>(&self, frame: PlaneRef<'a>, roi: Rect) -> PlaneRef<'a> {
@@ -393,7 +405,7 @@ mod tests {
             assert_eq!(run(&mut matcher, frame, roi, limits), expected, "{threads} threads, {level}");
             for (member, template) in bank.members().iter().enumerate() {
                 let expected = reference::ncc::score_map(frame.crop(roi), template);
-                let found = matcher.score_map(frame, roi, member);
+                let found = matcher.score_map(frame, roi, member).unwrap();
                 let differs = found.iter().zip(&expected).position(|(a, b)| a.to_bits() != b.to_bits());
                 assert_eq!((found.len(), differs), (expected.len(), None), "member {member}");
             }
@@ -447,7 +459,7 @@ mod tests {
             let bank = Bank::new(members).unwrap();
             let mut matcher = matcher(bank, frame.size(), 1);
             for (member, counted) in counted.into_iter().enumerate() {
-                let map = matcher.score_map(frame, Rect::whole(frame.size()), member);
+                let map = matcher.score_map(frame, Rect::whole(frame.size()), member).unwrap();
                 assert_eq!(map[0].to_bits(), 0.0_f64.to_bits());
                 assert_eq!(map[18 * 58 + 47], 1.0);
                 // The one other pixel is in as many windows as the template has counted pixels.
