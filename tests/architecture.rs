@@ -13,7 +13,7 @@ use std::process::Command;
 use crate::util::{program, root};
 
 /// Folders of the sources of program and library.
-const SOURCES: &[&str] = &["src", "crates"];
+const SOURCES: &[&str] = &["src", "crates", "python/src"];
 
 /// The definition must not depend on the code that it is the oracle of.
 const REFERENCE_MAY_USE: &[&str] =
@@ -61,6 +61,7 @@ const FILES_WITH_UNSAFE: &[&str] = &[
     "crates/lockon-cuda/src/wgmma.rs",
     "crates/lockon-gst/src/cuda.rs",
     "crates/lockon-gst/src/pinned.rs",
+    "python/src/array.rs",
 ];
 
 #[test]
@@ -236,7 +237,7 @@ fn sources() -> BTreeMap<String, String> {
 
 /// Files of the program and of the element, without those that have only tests.
 fn production() -> BTreeMap<String, String> {
-    let mut found = sources_in(&["src", "crates", "plugin/src"]);
+    let mut found = sources_in(&["src", "crates", "plugin/src", "python/src"]);
     found.retain(|path, _| path.contains("src/") && !path.ends_with("tests.rs"));
     found
 }

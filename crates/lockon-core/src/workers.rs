@@ -6,7 +6,15 @@ use crate::locks::lock;
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
 /// Pools that are in use.
-static POOLS: Mutex<Vec<(&str, usize, Weak<ThreadPool>)>> = Mutex::new(Vec::new());
+static POOLS: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
+
+struct Shared {
+    name: &'static str,
+    threads: usize,
+    /// The process that made it: one that was forked from it has none of its threads.
+    process: u32,
+    pool: Weak<ThreadPool>,
+}
 
 /// Returns the pool of that name and number of threads. Callers share it while one of them holds it, so
 /// another run needs no more threads. A pool of one thread is never shared, or runs that should share nothing
@@ -19,14 +27,16 @@ pub fn pool(name: &'static str, threads: usize) -> Result<Arc<ThreadPool>, Threa
     if threads == 1 {
         return build().build().map(Arc::new);
     }
+    let process = std::process::id();
     let mut pools = lock(&POOLS);
-    pools.retain(|(.., pool)| pool.strong_count() > 0);
-    let same = pools.iter().find(|(other, count, _)| (*other, *count) == (name, threads));
-    if let Some(pool) = same.and_then(|(.., pool)| pool.upgrade()) {
+    pools.retain(|shared| shared.pool.strong_count() > 0);
+    let is_same =
+        |shared: &&Shared| (shared.name, shared.threads, shared.process) == (name, threads, process);
+    if let Some(pool) = pools.iter().find(is_same).and_then(|shared| shared.pool.upgrade()) {
         return Ok(pool);
     }
     let pool = Arc::new(build().build()?);
-    pools.push((name, threads, Arc::downgrade(&pool)));
+    pools.push(Shared { name, threads, process, pool: Arc::downgrade(&pool) });
     Ok(pool)
 }
 

@@ -13,7 +13,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rayon::prelude::*;
 
@@ -258,18 +258,19 @@ impl Matcher {
         let region = self.crop(frame, roi);
         let Self { search, workers, .. } = self;
         let map = search.map_size(member);
-        let scores = Mutex::new(memory::filled("a map of scores", map.area(), 0.0)?);
+        let mut scores = memory::filled("a map of scores", map.area(), 0.0)?;
+        let whole = Mutex::new(&mut scores);
         share(workers, 0..search.plan.tiles(), |worker, tile| {
             let Tile { origin: (x, y), own, .. } = search.plan.tile(tile, map);
             let computed = worker.score_tile(search, region, tile, member)?;
-            let mut scores = lock(&scores);
+            let mut whole = lock(&whole);
             for row in own.y..own.y + own.h {
                 let from = &computed.scores[row * computed.size.width + own.x..][..own.w];
-                scores[(y + row) * map.width + x + own.x..][..own.w].copy_from_slice(from);
+                whole[(y + row) * map.width + x + own.x..][..own.w].copy_from_slice(from);
             }
             Ok(())
         })?;
-        Ok(scores.into_inner().unwrap_or_else(PoisonError::into_inner))
+        Ok(scores)
     }
 
     fn crop<'a>(&self, frame: PlaneRef<'a>, roi: Rect) -> PlaneRef<'a> {

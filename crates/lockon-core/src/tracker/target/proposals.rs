@@ -38,7 +38,7 @@ pub(super) const DIRECTIONS: usize = 8;
 const OUTLINES_IN_TURN: usize = 2;
 const COLOURS_IN_TURN: usize = 3;
 
-/// Boxes that are proposed in a frame, and places that each size of a box with the colours adds to the choice.
+/// Boxes that are proposed in a frame, and places that each box with the colours adds to the choice.
 const COUNT: usize = 4;
 const PLACES: usize = 2;
 

@@ -1,0 +1,61 @@
+"""Uses every function, so that mypy checks their types and a test that they do what they say."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+import lockon
+
+
+def picture() -> npt.NDArray[np.uint8]:
+    """Random pixels in blocks of 4 x 4, with a seed, so that it is the same each time."""
+    blocks = np.random.default_rng(5).integers(0, 256, (60, 80), dtype=np.uint8)
+    return np.kron(blocks, np.ones((4, 4), np.uint8)).astype(np.uint8)
+
+
+def main() -> None:
+    scene = picture()
+    part = scene[40:80, 100:160].copy()
+
+    matches: lockon.Matches = lockon.match(scene, part, min_score=0.9, max_matches=3, roi=(50, 0, 200, 240))
+    best: lockon.Match = matches[0]
+    box: tuple[int, int, int, int] = best.box
+    assert box == (100, 40, 60, 40) and best.score == 1.0
+    table: npt.NDArray[np.void] = matches.to_numpy()
+    assert table["x"][0] == 100
+
+    mask = np.full(part.shape, 255, np.uint8)
+    parts = lockon.Template(part, "part", mask), lockon.Template(scene[:20, :20], "corner")
+    matcher = lockon.Matcher(parts, scales=(0.9, 1.1, 1.1), angles=(0, 90, 90), search="auto", device="cpu", threads=1)
+    assert [found.template for found in matcher(scene)] == ["part", "corner"]
+    searched_on: str | None = matcher.device
+    print(searched_on)
+
+    scores: npt.NDArray[np.float64] = lockon.score_map(scene, part)
+    assert scores[40, 100] == 1.0
+
+    black_and_white: npt.NDArray[np.uint8] = lockon.threshold(scene, "mean:31:5")
+    assert set(np.unique(black_and_white)) == {0, 255}
+
+    tracker = lockon.Tracker(scene, (100, 40, 60, 40), pts_ns=0)
+    track: lockon.Track = tracker.update(np.roll(scene, 3, axis=1), pts_ns=33_000_000)
+    place: tuple[float, float, float, float] = track.box
+    assert track.is_found and abs(place[0] - 103) < 2
+    tracker.correct((103, 40, 60, 40))
+    assert tracker.update(np.roll(scene, 3, axis=1)).state == "tracked"
+
+    other = lockon.TrackerCV()
+    other.init(scene, (100, 40, 60, 40))
+    is_found: bool
+    is_found, whole = other.update(scene)
+    assert is_found and whole[2] > 0
+
+    for gpu in lockon.devices():
+        print(gpu.device, gpu.name, gpu.memory, gpu.why_not)
+    why_not: str | None = lockon.devices().why_not
+    print(lockon.__version__, why_not)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,365 @@
+"""Exact template matching, adaptive thresholds and tracking, on the CPU and on NVIDIA GPUs.
+
+Pictures are numpy arrays of uint8: grey, of shape (height, width), or in colour, of shape (height, width, 3) in the
+order blue, green, red, as OpenCV reads them. Any strides will do; grey rows that go on from left to right are read where
+they lie. Boxes are (x, y, w, h) in pixels, from the left and the top.
+
+The same pixels give the same numbers on every processor and GPU, with any number of threads, and from the program
+``lockon``. All work is done without Python's lock, and everything may be used from many threads.
+
+Errors: ``ValueError`` for values that cannot be, ``TypeError`` for what is no such array, ``DeviceError`` where a device
+is missing or has failed, ``MemoryError`` where memory is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from . import _lockon
+from ._lockon import DeviceError, __version__
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Picture = npt.NDArray[np.uint8]
+
+Box = Tuple[int, int, int, int]
+Steps = Union[str, float, Tuple[float, float], Tuple[float, float, float]]
+
+__all__ = [
+    "Device",
+    "DeviceError",
+    "Match",
+    "Matcher",
+    "Matches",
+    "Template",
+    "Track",
+    "Tracker",
+    "TrackerCV",
+    "__version__",
+    "devices",
+    "match",
+    "score_map",
+    "threshold",
+]
+
+
+class Match(NamedTuple):
+    """A place at which a template was found."""
+
+    template: str
+    """The template's name."""
+    x: int
+    """Left column of the box of the template, scaled and turned, in pixels of the scene."""
+    y: int
+    """Top row of the box."""
+    w: int
+    """Width of the box, in pixels."""
+    h: int
+    """Height of the box, in pixels."""
+    score: float
+    """Exact zero-mean normalised cross-correlation, in [-1, 1]."""
+    scale: float
+    """Size of the template relative to its picture."""
+    angle: float
+    """Direction of the template in degrees, counter-clockwise positive."""
+    cx: float
+    """Centre between pixels, in steps of 1/1000 pixel: x + w / 2 where the peak is symmetric."""
+    cy: float
+    """As cx, from the top."""
+
+    @property
+    def box(self) -> Box:
+        """(x, y, w, h)."""
+        return self.x, self.y, self.w, self.h
+
+
+class Matches(List[Match]):
+    """The matches in a picture: names in the order of the templates, best first within a name."""
+
+    def to_numpy(self) -> npt.NDArray[np.void]:
+        """A structured array, a row for each match, whose fields are those of :class:`Match`."""
+        names = [("template", object), *((field, np.int64) for field in ("x", "y", "w", "h"))]
+        numbers = [(field, np.float64) for field in ("score", "scale", "angle", "cx", "cy")]
+        return np.array([tuple(match) for match in self], dtype=names + numbers)
+
+
+class Template(NamedTuple):
+    """A pattern to search for."""
+
+    pixels: Picture
+    """Its picture, at most 4096 pixels on a side; not flat."""
+    name: str = "template"
+    """What its matches are called."""
+    mask: Optional[Picture] = None
+    """Of the same size: only pixels of 128 or more count."""
+
+
+class Matcher:
+    """Templates that are prepared once and searched in one picture after the other.
+
+    Pictures of another size are searched too; it is prepared again for them. Calls from many threads take turns.
+    """
+
+    def __init__(
+        self,
+        templates: Union[Picture, Template, Iterable[Union[Picture, Template]]],
+        *,
+        min_score: float = 0.8,
+        max_matches: int = 1,
+        max_overlap: float = 0.3,
+        scales: Optional[Steps] = None,
+        angles: Optional[Steps] = None,
+        roi: Optional[Box] = None,
+        search: str = "exhaustive",
+        device: str = "auto",
+        threads: Optional[int] = None,
+    ) -> None:
+        """
+        :param templates: a picture, a :class:`Template`, or several; those without a name get ``template``,
+            ``template 2`` and so on
+        :param min_score: the least score of a match, in [-1, 1]
+        :param max_matches: how many matches of each name are given at most; from 1
+        :param max_overlap: two matches of a name overlap by no more than this, as intersection over union
+        :param scales: sizes relative to the template's: one, or (from, to, factor from one to the next), which is
+            1.02 by default
+        :param angles: degrees, counter-clockwise positive: one, or (from, to, step), which is 1 by default
+        :param roi: matches lie inside this box
+        :param search: ``"exhaustive"``; ``"pyramid"`` is faster with many scales and angles and can miss a match;
+            ``"auto"`` takes it where the other takes long
+        :param device: ``"cpu"``, ``"cuda"``, ``"cuda:N"``, or ``"auto"``: the first GPU if there is one
+        :param threads: threads of the CPU; all cores by default
+        :raises ValueError: a template that is flat, too large, or of another size than its mask; limits or steps
+            that cannot be
+        :raises DeviceError: when a picture is searched, if the device that was asked for is not there
+        """
+        given = [templates] if isinstance(templates, (np.ndarray, Template)) else list(templates)
+        names = (f"template {number}" if number > 1 else "template" for number in range(1, len(given) + 1))
+        named = [
+            (one.name, one.pixels, one.mask) if isinstance(one, Template) else (name, one, None)
+            for one, name in zip(given, names)
+        ]
+        limits = min_score, max_matches, max_overlap
+        self._matcher = _lockon.Matcher(named, limits, _steps(scales), _steps(angles), roi, search, device, threads)
+
+    def match(self, scene: Picture) -> Matches:
+        """The matches in a picture.
+
+        :raises ValueError: if no template fits in the picture, or ``roi`` does not lie in it
+        """
+        return Matches(map(Match._make, self._matcher.find(scene)))
+
+    __call__ = match
+
+    @property
+    def device(self) -> Optional[str]:
+        """What searched last; None before the first picture."""
+        return self._matcher.device()
+
+
+def _steps(steps: Optional[Steps]) -> Optional[str]:
+    """As the program has it: FROM..TO/STEP."""
+    if steps is None or isinstance(steps, str):
+        return steps
+    if isinstance(steps, (int, float)):
+        return repr(float(steps))
+    first, last, *by = (repr(float(step)) for step in steps)
+    return "/".join([f"{first}..{last}", *by])
+
+
+def match(
+    scene: Picture,
+    template: Union[Picture, Template],
+    *,
+    mask: Optional[Picture] = None,
+    min_score: float = 0.8,
+    max_matches: int = 1,
+    max_overlap: float = 0.3,
+    scales: Optional[Steps] = None,
+    angles: Optional[Steps] = None,
+    roi: Optional[Box] = None,
+    search: str = "exhaustive",
+    device: str = "auto",
+    threads: Optional[int] = None,
+) -> Matches:
+    """Finds a template in a picture. For more than one picture a :class:`Matcher`, which takes the same arguments,
+    is prepared once.
+
+    :param mask: of the template's size: only pixels of 128 or more count
+    """
+    one = template if isinstance(template, Template) else Template(template)
+    matcher = Matcher(
+        one if mask is None else one._replace(mask=mask),
+        min_score=min_score,
+        max_matches=max_matches,
+        max_overlap=max_overlap,
+        scales=scales,
+        angles=angles,
+        roi=roi,
+        search=search,
+        device=device,
+        threads=threads,
+    )
+    return matcher.match(scene)
+
+
+def score_map(
+    scene: Picture, template: Picture, *, mask: Optional[Picture] = None, threads: Optional[int] = None
+) -> npt.NDArray[np.float64]:
+    """The score of a template at every position, of shape (H - h + 1, W - w + 1), on the CPU.
+
+    This is what ``cv2.matchTemplate(scene, template, cv2.TM_CCOEFF_NORMED)`` estimates, exact: zero-mean normalised
+    cross-correlation from whole numbers, rounded once; 0 where the picture is flat. Colours are searched as luma.
+
+    :raises ValueError: a template that is flat or larger than the scene
+    """
+    return _lockon.score_map(scene, template, mask, threads)
+
+
+def threshold(image: Picture, spec: str, *, device: str = "auto", threads: Optional[int] = None) -> Picture:
+    """Thresholds a picture by the surroundings of each pixel.
+
+    :param spec: as ``--threshold`` has it: ``"mean:31:5"`` compares each pixel with the mean of 31 x 31 about it, less
+        5, as ``cv2.adaptiveThreshold`` does; also ``gaussian``, ``sauvola`` and ``niblack``
+        (docs/guide/thresholds.md)
+    :returns: an array of shape (height, width): 255 where a pixel is brighter than its threshold, else 0
+    :raises ValueError: a spec that cannot be read
+    """
+    key = spec, device, threads
+    thresholder = _thresholders.get(key)
+    if thresholder is None:
+        thresholder = _lockon.Thresholder(spec, device, threads)
+        if len(_thresholders) >= _MOST_THRESHOLDERS:
+            _thresholders.clear()
+        _thresholders[key] = thresholder
+    return thresholder.run(image)
+
+
+# Tables of the last ones, which are used again for pictures of the same size.
+_thresholders: dict[Tuple[str, str, Optional[int]], _lockon.Thresholder] = {}
+_MOST_THRESHOLDERS = 8
+
+
+class Track(NamedTuple):
+    """A target in one frame."""
+
+    state: str
+    """``"tracked"``, ``"uncertain"``, ``"lost"`` or ``"reacquired"``: found again in this frame."""
+    x: float
+    """Left edge of the box, in pixels. Of a target that has turned it bounds the ellipse in the turned box."""
+    y: float
+    """Top edge."""
+    w: float
+    """Width."""
+    h: float
+    """Height."""
+    score: float
+    """The probability that the box overlaps its target by more than a half, in [0, 1]; 0 while it is lost."""
+    second_peak_ratio: float
+    """Near 1 where another place looks alike; 0 if there is none."""
+
+    @property
+    def box(self) -> Tuple[float, float, float, float]:
+        """(x, y, w, h)."""
+        return self.x, self.y, self.w, self.h
+
+    @property
+    def is_found(self) -> bool:
+        """True unless it is lost."""
+        return self.state != "lost"
+
+
+class Tracker:
+    """Follows what a box of a frame shows through the frames after it, and searches for it where it is lost.
+
+    It works on the thread that calls it.
+    """
+
+    def __init__(self, frame: Picture, box: Box, *, pts_ns: Optional[int] = None) -> None:
+        """
+        :param frame: the first frame
+        :param box: the target in it; inside the frame, in whole pixels
+        :param pts_ns: its time in nanoseconds, if known: see :meth:`update`
+        :raises ValueError: if the box is not inside the frame
+        """
+        self._tracker = _lockon.Tracker(_whole(box))
+        self.track = self._take(self._tracker.update(frame, pts_ns), box)
+        """The track in the last frame."""
+
+    def update(self, frame: Picture, *, pts_ns: Optional[int] = None) -> Track:
+        """Follows the target into the next frame.
+
+        :param pts_ns: its time in nanoseconds, which rises from frame to frame; without it frames are 1/30 s apart.
+            Speeds are measured with it
+        """
+        self.track = self._take(self._tracker.update(frame, pts_ns), self.track.box)
+        return self.track
+
+    def correct(self, box: Box) -> None:
+        """Says where the target is in the next frame: what that box shows is followed from there."""
+        self._tracker.correct(_whole(box))
+
+    @staticmethod
+    def _take(row: Optional[Tuple[str, float, float, float, float, float, float]], box: Sequence[float]) -> Track:
+        if row is None:
+            # The box is flat, so there is nothing to follow yet.
+            x, y, w, h = map(float, box)
+            return Track("lost", x, y, w, h, 0.0, 0.0)
+        return Track._make(row)
+
+
+def _whole(box: Sequence[float]) -> Box:
+    x, y, w, h = box
+    if min(x, y) < 0 or min(w, h) < 1:
+        raise ValueError(f"the box {tuple(box)} is not (x, y, w, h) with a place from 0 and sides from 1")
+    return int(x), int(y), int(w), int(h)
+
+
+class TrackerCV:
+    """A :class:`Tracker` with the methods of OpenCV's, as in ``cv2.TrackerCSRT``."""
+
+    def __init__(self) -> None:
+        self._tracker: Optional[Tracker] = None
+
+    def init(self, image: Picture, boundingBox: Sequence[float]) -> None:
+        """Begins with a box of a frame."""
+        x, y, w, h = boundingBox
+        self._tracker = Tracker(image, (int(x), int(y), int(w), int(h)))
+
+    def update(self, image: Picture) -> Tuple[bool, Tuple[int, int, int, int]]:
+        """True and the box, rounded, or False and the last box while the target is lost."""
+        if self._tracker is None:
+            raise ValueError("init() comes before update()")
+        track = self._tracker.update(image)
+        x, y, w, h = (round(value) for value in track.box)
+        return track.is_found, (x, y, w, h)
+
+
+class Device(NamedTuple):
+    """A GPU."""
+
+    device: str
+    """Its name for ``device=``, as ``"cuda:0"``."""
+    name: str
+    """What its maker calls it."""
+    memory: int
+    """Bytes."""
+    why_not: Optional[str]
+    """Why lockon cannot use it; None if it can."""
+
+
+class Devices(List[Device]):
+    """GPUs, and why there are none."""
+
+    why_not: Optional[str] = None
+    """Why there are none; None if there are."""
+
+
+def devices() -> Devices:
+    """The GPUs that are there. ``devices().why_not`` says why there are none: no driver, an old one."""
+    rows, why_not = _lockon.devices()
+    found = Devices(map(Device._make, rows))
+    found.why_not = why_not
+    return found

@@ -1,0 +1,231 @@
+//! Template matching.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use lockon_core::backend::cpu::ncc;
+use lockon_core::backend::{Backend, Findings, Options, Standing};
+use lockon_core::config::{Angles, Limits, Scales, SearchMethod, Typed};
+use lockon_core::control::Control;
+use lockon_core::error::{DeviceFault, Error, Result};
+use lockon_core::frame::{FrameMeta, Picture, Rect, Size};
+use lockon_core::locks::Ranked;
+use lockon_core::results::Match;
+use lockon_core::search::Search;
+use lockon_core::template::{Bank, Template};
+use lockon_core::{memory, workers};
+use lockon_run::{backend, setup};
+use numpy::{PyArray1, PyArray2, PyArrayMethods};
+use pyo3::prelude::*;
+use rayon::ThreadPool;
+
+use crate::array::{ArrayPicture, Pixels};
+use crate::device;
+use crate::failure::exception;
+use crate::process::Owned;
+
+/// The fields of `lockon.Match`.
+type Row = (String, usize, usize, usize, usize, f64, f64, f64, f64, f64);
+
+/// Templates that are searched in one picture after the other.
+#[pyclass(frozen, module = "lockon._lockon")]
+pub(crate) struct Matcher {
+    search: Search,
+    options: Options,
+    /// What searches pictures of one size.
+    opened: Ranked<Option<Owned<(Size, Opened)>>, 5>,
+}
+
+/// What searches.
+enum Opened {
+    /// The CPU, on the thread that calls, or on a pool of more: pictures are read where they lie.
+    Cpu(Box<OnCpu>),
+    /// A GPU, or a pyramid.
+    Device(Box<dyn Backend>),
+}
+
+struct OnCpu {
+    matcher: ncc::Matcher,
+    roi: Rect,
+    pool: Option<Arc<ThreadPool>>,
+}
+
+#[pymethods]
+impl Matcher {
+    #[new]
+    #[expect(clippy::too_many_arguments, reason = "`lockon.Matcher` gives each a default")]
+    #[expect(clippy::needless_pass_by_value, reason = "Python makes the list for this call")]
+    fn new(
+        templates: Vec<(String, Bound<'_, PyAny>, Option<Bound<'_, PyAny>>)>,
+        limits: (f64, usize, f64),
+        scales: Option<&str>,
+        angles: Option<&str>,
+        roi: Option<(usize, usize, usize, usize)>,
+        search: &str,
+        device: &str,
+        threads: Option<usize>,
+        py: Python<'_>,
+    ) -> PyResult<Self> {
+        let templates = templates.iter().map(|(name, luma, mask)| {
+            let luma = Pixels::of(luma, "template")?;
+            let mask = mask.as_ref().map(|mask| Pixels::of(mask, "mask")).transpose()?;
+            let mask = mask.map(|mask| mask.to_luma());
+            Template::new(name.as_str(), luma.to_luma(), mask.as_ref()).map_err(exception)
+        });
+        let templates = templates.collect::<PyResult<Vec<_>>>()?;
+        let method: SearchMethod = search.parse().map_err(exception)?;
+        let options = device::options(device, threads)?;
+        let (scales, angles) = (typed::<Scales>(scales)?, typed::<Angles>(angles)?);
+        let (min_score, max_matches, max_overlap) = limits;
+        let limits = Limits { min_score, max_matches, max_overlap };
+        let made = py.detach(|| {
+            limits.check()?;
+            let mut search = Search::new(templates, method, &scales, &angles, &Control::new())?;
+            (search.limits, search.roi) = (limits, roi.map(|(x, y, w, h)| Rect::new(x, y, w, h)));
+            Ok(search)
+        });
+        let search = made.map_err(exception)?;
+        Ok(Self { search, options, opened: Ranked::default() })
+    }
+
+    /// The matches in a picture, as tuples of `lockon.Match`.
+    fn find(&self, scene: &Bound<'_, PyAny>) -> PyResult<Vec<Row>> {
+        let pixels = Pixels::of(scene, "scene")?;
+        let found = scene.py().detach(|| self.try_find(Arc::new(pixels.into_picture())));
+        found.map_err(exception)
+    }
+
+    /// The device that searched last; none before.
+    fn device(&self) -> Option<String> {
+        let mut opened = self.opened.lock();
+        let (_, opened) = opened.as_mut()?.get()?;
+        Some(match opened {
+            Opened::Cpu(own) if own.matcher.threads() == 1 => "CPU, 1 thread".into(),
+            Opened::Cpu(own) => format!("CPU, {} threads", own.matcher.threads()),
+            Opened::Device(device) => device.describe().name,
+        })
+    }
+}
+
+impl Matcher {
+    fn try_find(&self, picture: Arc<ArrayPicture>) -> Result<Vec<Row>> {
+        let size = picture.luma().size();
+        let mut opened = self.opened.lock();
+        let is_open = opened.as_mut().and_then(Owned::get).is_some_and(|(own, _)| *own == size);
+        if !is_open {
+            if let Some(before) = opened.take() {
+                before.close();
+            }
+            *opened = Some(Owned::new((size, self.open(size)?)));
+        }
+        let Some((_, there)) = opened.as_mut().and_then(Owned::get) else { return Ok(Vec::new()) };
+        let found = match there {
+            Opened::Cpu(own) => {
+                let OnCpu { matcher, roi, pool } = &mut **own;
+                let (mut matches, limits) = (Vec::new(), &self.search.limits);
+                let mut run = || matcher.run(picture.luma(), *roi, limits, &mut matches);
+                let ran = match pool {
+                    Some(pool) => pool.install(run),
+                    None => run(),
+                };
+                ran.map(|()| matches)
+            }
+            Opened::Device(device) => search_on(&mut **device, picture),
+        };
+        if found.is_err() {
+            // It may not be of use any more: the next call opens another one.
+            *opened = None;
+        }
+        Ok(found?.into_iter().map(row).collect())
+    }
+
+    fn open(&self, size: Size) -> Result<Opened> {
+        let Self { search, options, .. } = self;
+        search.check(size)?;
+        let Some(sought) = search.sought() else {
+            return Err(Error::Settings(lockon_core::message::Message::new("there are no templates", [])));
+        };
+        let standing = Standing::new(size);
+        if sought.asked() != SearchMethod::Exhaustive {
+            let device = setup::open_for(sought, options, &standing, search.roi, search.limits)?;
+            return Ok(Opened::Device(device));
+        }
+        let limit = options.memory.unwrap_or_else(memory::default_limit);
+        let standing =
+            || standing.clone().searching(sought.bank(&options.control, limit)?, search.roi, search.limits);
+        if let Some(gpu) = backend::open_gpu(options, standing)? {
+            return Ok(Opened::Device(gpu));
+        }
+        let Standing { bank: Some(bank), roi, .. } = standing()? else {
+            unreachable!("a standing search has its bank");
+        };
+        let left = usize::try_from(limit.0.saturating_sub(bank.bytes())).unwrap_or(usize::MAX);
+        let (mut planner, threads) = (ncc::Planner::new(), options.threads);
+        let control = &options.control;
+        let matcher = ncc::Matcher::within(&mut planner, bank, roi.size(), threads, control, left)?;
+        let pool = if matcher.threads() > 1 { Some(pool(threads)?) } else { None };
+        Ok(Opened::Cpu(Box::new(OnCpu { matcher, roi, pool })))
+    }
+}
+
+/// The pool that all matchers and thresholders with so many threads share.
+pub(crate) fn pool(threads: usize) -> Result<Arc<ThreadPool>> {
+    let failed = |error: rayon::ThreadPoolBuildError| Error::Backend {
+        backend: "cpu",
+        fault: DeviceFault::Other(error.to_string()),
+    };
+    workers::pool("lockon", threads).map_err(failed)
+}
+
+/// Searches one picture on a device.
+fn search_on(device: &mut dyn Backend, picture: Arc<ArrayPicture>) -> Result<Vec<Match>> {
+    Ok(find(device, picture)?.matches)
+}
+
+/// What a device finds in one picture.
+pub(crate) fn find(device: &mut dyn Backend, picture: Arc<ArrayPicture>) -> Result<Findings> {
+    let picture: Arc<dyn Picture> = picture;
+    let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: Instant::now() };
+    let mut findings = Findings::default();
+    device.submit(meta, &picture)?;
+    device.wait_next(&mut findings)?;
+    Ok(findings)
+}
+
+fn row(found: Match) -> Row {
+    let Match { template, x, y, w, h, score, scale, angle, cx, cy } = found;
+    (template.to_string(), x, y, w, h, score, scale, angle, cx, cy)
+}
+
+fn typed<T>(text: Option<&str>) -> PyResult<Typed<T>>
+where
+    Typed<T>: Default + FromStr<Err = Error>,
+{
+    text.map_or_else(|| Ok(Typed::default()), |text| text.parse().map_err(exception))
+}
+
+/// NCC of a template at every position of a picture.
+#[pyfunction]
+pub(crate) fn score_map<'py>(
+    scene: &Bound<'py, PyAny>,
+    template: &Bound<'py, PyAny>,
+    mask: Option<&Bound<'py, PyAny>>,
+    threads: Option<usize>,
+) -> PyResult<Bound<'py, PyArray2<f64>>> {
+    let py = scene.py();
+    let (scene, luma) = (Pixels::of(scene, "scene")?, Pixels::of(template, "template")?);
+    let mask = mask.map(|mask| Pixels::of(mask, "mask")).transpose()?;
+    let threads = device::options("cpu", threads)?.threads;
+    let mapped = py.detach(|| {
+        let template = Template::new("template", luma.to_luma(), mask.map(|mask| mask.to_luma()).as_ref())?;
+        let (size, map) = (scene.size(), template.size().positions_in(scene.size()));
+        let bank = Arc::new(Bank::new(vec![template])?.fitting(size)?);
+        let mut matcher = ncc::Matcher::new(&mut ncc::Planner::new(), bank, size, threads);
+        let picture = scene.into_picture();
+        let scores = pool(threads)?.install(|| matcher.score_map(picture.luma(), Rect::whole(size), 0))?;
+        Ok((scores, map))
+    });
+    let (scores, map) = mapped.map_err(exception)?;
+    PyArray1::from_vec(py, scores).reshape([map.height, map.width])
+}

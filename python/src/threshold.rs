@@ -1,0 +1,89 @@
+//! Adaptive thresholds.
+
+use std::sync::Arc;
+
+use lockon_core::backend::cpu::threshold;
+use lockon_core::backend::{Backend, Options, Standing};
+use lockon_core::config::ThresholdSpec;
+use lockon_core::error::Result;
+use lockon_core::frame::{Plane, Size};
+use lockon_core::locks::Ranked;
+use lockon_run::backend;
+use numpy::{PyArray1, PyArray2, PyArrayMethods};
+use pyo3::prelude::*;
+use rayon::ThreadPool;
+
+use crate::array::{ArrayPicture, Pixels};
+use crate::device;
+use crate::failure::exception;
+use crate::matcher;
+use crate::process::Owned;
+
+/// A threshold of one picture after the other.
+#[pyclass(frozen, module = "lockon._lockon")]
+pub(crate) struct Thresholder {
+    spec: ThresholdSpec,
+    options: Options,
+    /// What thresholds pictures of one size.
+    opened: Ranked<Option<Owned<(Size, Opened)>>, 5>,
+}
+
+enum Opened {
+    Cpu(threshold::Thresholder, Arc<ThreadPool>),
+    Device(Box<dyn Backend>),
+}
+
+#[pymethods]
+impl Thresholder {
+    #[new]
+    fn new(spec: &str, device: &str, threads: Option<usize>) -> PyResult<Self> {
+        let spec = spec.parse().map_err(exception)?;
+        Ok(Self { spec, options: device::options(device, threads)?, opened: Ranked::default() })
+    }
+
+    /// The thresholded picture: 255 where it is foreground, else 0.
+    fn run<'py>(&self, image: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray2<u8>>> {
+        let (py, pixels) = (image.py(), Pixels::of(image, "image")?);
+        let Size { width, height } = pixels.size();
+        let mask = py.detach(|| self.try_run(Arc::new(pixels.into_picture())));
+        let mask = mask.map_err(exception)?;
+        PyArray1::from_vec(py, mask).reshape([height, width])
+    }
+}
+
+impl Thresholder {
+    fn try_run(&self, picture: Arc<ArrayPicture>) -> Result<Vec<u8>> {
+        let size = picture.luma().size();
+        let mut opened = self.opened.lock();
+        let is_open = opened.as_mut().and_then(Owned::get).is_some_and(|(own, _)| *own == size);
+        if !is_open {
+            if let Some(before) = opened.take() {
+                before.close();
+            }
+            *opened = Some(Owned::new((size, self.open(size)?)));
+        }
+        let Some((_, there)) = opened.as_mut().and_then(Owned::get) else { return Ok(Vec::new()) };
+        let found = match there {
+            Opened::Cpu(thresholder, pool) => {
+                let mut mask = Plane::new(size);
+                pool.install(|| thresholder.run(picture.luma(), &mut mask));
+                return Ok(mask.into_vec());
+            }
+            Opened::Device(device) => matcher::find(&mut **device, picture),
+        };
+        if found.is_err() {
+            *opened = None;
+        }
+        let mask = found?.mask;
+        Ok(mask.map_or_else(Vec::new, |mask| mask.plane(0).to_plane().into_vec()))
+    }
+
+    fn open(&self, size: Size) -> Result<Opened> {
+        let standing = || Ok(Standing::new(size).thresholding(Some(self.spec), true));
+        if let Some(gpu) = backend::open_gpu(&self.options, standing)? {
+            return Ok(Opened::Device(gpu));
+        }
+        let thresholder = threshold::Thresholder::new(&self.spec, size);
+        Ok(Opened::Cpu(thresholder, matcher::pool(self.options.threads)?))
+    }
+}

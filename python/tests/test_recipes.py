@@ -1,0 +1,67 @@
+"""The code of docs/guide/python.md, and the example, do what they say."""
+
+import os
+import re
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conftest import noise, write_png
+
+PYTHON = Path(__file__).parent.parent
+GUIDE = PYTHON.parent / "docs/guide/python.md"
+RECIPES = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def write_files(folder, cv2):
+    scene = noise((200, 300, 3), 4)
+    write_png(folder / "scene.png", scene)
+    write_png(folder / "template.png", scene[60:108, 100:170])
+    for name in ("templates", "pictures"):
+        (folder / name).mkdir()
+    write_png(folder / "templates" / "left.png", scene[10:60, 10:60])
+    write_png(folder / "templates" / "right.png", scene[60:108, 200:270])
+    for index in range(3):
+        write_png(folder / "pictures" / f"{index}.png", np.roll(scene, 9 * index, 1))
+    video = cv2.VideoWriter(str(folder / "video.avi"), cv2.VideoWriter_fourcc(*"MJPG"), 30, (300, 200))
+    assert video.isOpened()
+    target = noise((48, 48, 3), 6)
+    for index in range(20):
+        frame = noise((200, 300, 3), 5) // 2 + 60
+        frame[30 + index : 78 + index, 40 + 2 * index : 88 + 2 * index] = target
+        video.write(frame)
+    video.release()
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=range(len(RECIPES)))
+def test_a_recipe_of_the_guide_runs(recipe, tmp_path, monkeypatch, capsys):
+    if "cv2" in recipe:
+        write_files(tmp_path, pytest.importorskip("cv2", reason="skipped: OpenCV is not here"))
+    monkeypatch.chdir(tmp_path)
+    exec(compile(recipe, str(GUIDE), "exec"), {"__name__": "__main__"})
+    printed = capsys.readouterr().out
+    if "found.png" in recipe:
+        assert printed.startswith("1.0 134.9") or printed.startswith("1.0 135.0"), printed
+        assert os.path.getsize("found.png") > 1000
+    if "found.csv" in recipe:
+        rows = Path("found.csv").read_text().splitlines()
+        assert rows[0].startswith("picture,template,x,y") and len(rows) >= 1 + 2 + 1
+    if "track.state, track.score" in recipe:
+        assert printed.startswith("tracked ")
+    if "pool.map" in recipe:
+        assert int(printed) == 3
+
+
+def test_the_guide_has_its_recipes():
+    assert len(RECIPES) >= 8
+
+
+def test_the_example_uses_every_function():
+    example = PYTHON / "examples/everything.py"
+    runpy.run_path(str(example), run_name="__main__")
+    import lockon
+
+    text = example.read_text()
+    assert [name for name in lockon.__all__ if name not in ("Device", "DeviceError") and name not in text] == []
