@@ -145,12 +145,13 @@ fn a_rust_that_is_too_old_is_told_before_anything_is_installed() {
 }
 
 /// A copy whose `scripts/test` finds everything as it should be but for what `tests` does, a case of
-/// `cargo test`.
-fn copy_to_test(tests: &str) -> Copy {
+/// `cargo test`, and `python`, which is `scripts/test-python`.
+fn copy_to_test(tests: &str, python: &str) -> Copy {
     let copy = Copy::new();
     for name in ["setup", "compile-kernels.sh", "performance-tables", "plot-fleet", "check-packages"] {
         script(&copy.project().join("scripts").join(name), "");
     }
+    script(&copy.project().join("scripts/test-python"), python);
     copy.program("cargo", &format!("case \"$*\" in\n  'deny --version') exit 1 ;;\n{tests}\nesac"));
     copy.program("pkg-config", "[ \"$*\" != '--modversion gstreamer-1.0' ] || echo 1.22.0\nexit 1");
     copy
@@ -167,11 +168,13 @@ fn the_last_line_of_scripts_test_has_the_totals_of_all_tests() {
     echo 'test result: ok. 30 passed; 0 failed; 0 ignored; 0 measured; 4 filtered out; finished in 9.0s'
     echo '     Running tests/integration.rs (target/debug/deps/integration-1)' >&2
     echo 'test result: ok. 5 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 9.0s' ;;",
+        "echo 'SKIPPED [7] test_recipes.py:41: skipped: OpenCV is not here'
+echo '===== 3 passed, 7 skipped in 0.50s ====='",
     );
     let output = copy.run("test", &[]);
     let said = text(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", text(&output.stderr));
-    assert_eq!(said.lines().last(), Some("36 passed, 0 failed, 4 skipped"));
+    assert_eq!(said.lines().last(), Some("39 passed, 0 failed, 11 skipped"));
     for left_out in ["cargo deny: skipped", "features v1_24: skipped, it needs GStreamer 1.24"] {
         assert!(said.contains(left_out), "{said}");
     }
@@ -191,14 +194,18 @@ fn tests_that_fail_or_crash_do_not_keep_others_from_being_run_and_are_named_at_t
     echo '     Running tests/integration.rs (target/debug/deps/integration-1)' >&2
     echo 'test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 9.0s'
     exit 101 ;;",
+        "echo 'FAILED test_match.py::test_it - assert 1 == 2'
+echo '===== 1 failed, 4 passed in 0.50s ====='
+exit 1",
     );
     let output = copy.run("test", &[]);
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{said}\n{}", text(&output.stderr));
-    assert_eq!(said.lines().last(), Some("6 passed, 2 failed, 0 skipped"));
+    assert_eq!(said.lines().last(), Some("10 passed, 3 failed, 0 skipped"));
     let totals = said.split_once("== totals\n").unwrap().1;
     assert!(totals.contains("---- src/lib.rs - (line 3) stdout ----\nleft: 1\n"), "{totals}");
     assert!(totals.contains("\nfailed: src/lib.rs - (line 3)\n"), "{totals}");
+    assert!(totals.contains("\nfailed: test_match.py::test_it - assert 1 == 2\n"), "{totals}");
     assert!(said.contains("\nfailed: cargo test --workspace --lib --bins --tests\n"), "{said}");
 }
 
