@@ -1,39 +1,44 @@
 """Exact template matching, adaptive thresholds and tracking, on the CPU and on NVIDIA GPUs.
 
 Pictures are numpy arrays of uint8: grey, of shape (height, width), or in colour, of shape (height, width, 3) in the
-order blue, green, red, as OpenCV reads them. Any strides will do; grey rows that go on from left to right are read where
-they lie. Boxes are (x, y, w, h) in pixels, from the left and the top.
+order blue, green, red, as OpenCV reads them, with any strides. Grey pictures whose rows run from left to right are read
+where they lie, without a copy: do not write to an array, or resize it, while a call reads it. Boxes are (x, y, w, h) in
+pixels, from the left and the top.
 
 The same pixels give the same numbers on every processor and GPU, with any number of threads, and from the program
-``lockon``. All work is done without Python's lock, and everything may be used from many threads.
+``lockon``. All work is done without Python's global lock, and every object may be used from many threads: calls to one
+object take turns. After a fork the child may use what the parent made, unless another thread was using it then.
 
-Errors: ``ValueError`` for values that cannot be, ``TypeError`` for what is no such array, ``DeviceError`` where a device
-is missing or has failed, ``MemoryError`` where memory is.
+Errors: ``TypeError`` if an argument is not a numpy array of uint8, ``ValueError`` if a value is out of range or does not fit,
+``DeviceError`` if a device is missing or has failed, ``MemoryError`` if there is too little memory.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
+import threading
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
+import numpy.typing as npt
 
 from . import _lockon
 from ._lockon import DeviceError, __version__
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Picture = npt.NDArray[np.uint8]
-
+Picture = npt.NDArray[Any]
+"""A numpy array of uint8; see the module's documentation."""
 Box = Tuple[int, int, int, int]
 Steps = Union[str, float, Tuple[float, float], Tuple[float, float, float]]
 
 __all__ = [
+    "Box",
     "Device",
     "DeviceError",
+    "Devices",
     "Match",
     "Matcher",
     "Matches",
+    "Picture",
+    "Steps",
     "Template",
     "Track",
     "Tracker",
@@ -91,10 +96,11 @@ class Template(NamedTuple):
 
     pixels: Picture
     """Its picture, at most 4096 pixels on a side; not flat."""
-    name: str = "template"
-    """What its matches are called."""
+    name: Optional[str] = None
+    """The name of its matches; without one it gets ``template``, ``template 2`` and so on. Templates of one name count as
+    one: ``max_matches`` is for all of them."""
     mask: Optional[Picture] = None
-    """Of the same size: only pixels of 128 or more count."""
+    """A picture of the same size: only pixels of 128 or more count."""
 
 
 class Matcher:
@@ -105,7 +111,7 @@ class Matcher:
 
     def __init__(
         self,
-        templates: Union[Picture, Template, Iterable[Union[Picture, Template]]],
+        templates: Union[Picture, Template, Sequence[Union[Picture, Template]]],
         *,
         min_score: float = 0.8,
         max_matches: int = 1,
@@ -118,14 +124,14 @@ class Matcher:
         threads: Optional[int] = None,
     ) -> None:
         """
-        :param templates: a picture, a :class:`Template`, or several; those without a name get ``template``,
-            ``template 2`` and so on
+        :param templates: a picture, a :class:`Template`, or several
         :param min_score: the least score of a match, in [-1, 1]
         :param max_matches: how many matches of each name are given at most; from 1
         :param max_overlap: two matches of a name overlap by no more than this, as intersection over union
-        :param scales: sizes relative to the template's: one, or (from, to, factor from one to the next), which is
-            1.02 by default
-        :param angles: degrees, counter-clockwise positive: one, or (from, to, step), which is 1 by default
+        :param scales: sizes relative to the template's: one number, or a tuple (from, to) or (from, to, factor), every
+            power of the factor in between; it is 1.05 by default, and 1 is always among them
+        :param angles: degrees, counter-clockwise positive: one number, or a tuple (from, to) or (from, to, step); the
+            step is 5 by default
         :param roi: matches lie inside this box
         :param search: ``"exhaustive"``; ``"pyramid"`` is faster with many scales and angles and can miss a match;
             ``"auto"`` takes it where the other takes long
@@ -135,14 +141,22 @@ class Matcher:
             that cannot be
         :raises DeviceError: when a picture is searched, if the device that was asked for is not there
         """
-        given = [templates] if isinstance(templates, (np.ndarray, Template)) else list(templates)
-        names = (f"template {number}" if number > 1 else "template" for number in range(1, len(given) + 1))
-        named = [
-            (one.name, one.pixels, one.mask) if isinstance(one, Template) else (name, one, None)
-            for one, name in zip(given, names)
-        ]
-        limits = min_score, max_matches, max_overlap
-        self._matcher = _lockon.Matcher(named, limits, _steps(scales), _steps(angles), roi, search, device, threads)
+        is_one = isinstance(templates, Template) or not isinstance(templates, (list, tuple))
+        # What is no array is refused below, in words.
+        given: Sequence[Any] = [templates] if is_one else templates
+        if not given:
+            raise ValueError("there are no templates")
+        named = []
+        for number, one in enumerate(given, 1):
+            name = "template" if number == 1 else f"template {number}"
+            if isinstance(one, Template):
+                named.append((name if one.name is None else one.name, one.pixels, one.mask))
+            else:
+                named.append((name, one, None))
+        limits = min_score, _from_1(max_matches, "max_matches"), max_overlap
+        inside = None if roi is None else _whole(roi, "roi")
+        steps = _steps(scales, "scales"), _steps(angles, "angles")
+        self._matcher = _lockon.Matcher(named, limits, *steps, inside, search, device, _threads(threads))
 
     def match(self, scene: Picture) -> Matches:
         """The matches in a picture.
@@ -155,18 +169,30 @@ class Matcher:
 
     @property
     def device(self) -> Optional[str]:
-        """What searched last; None before the first picture."""
+        """The device of the last search; None before it."""
         return self._matcher.device()
 
 
-def _steps(steps: Optional[Steps]) -> Optional[str]:
-    """As the program has it: FROM..TO/STEP."""
+def _steps(steps: Optional[Steps], name: str) -> Optional[str]:
+    """Steps as the program has them: FROM..TO/STEP."""
     if steps is None or isinstance(steps, str):
         return steps
-    if isinstance(steps, (int, float)):
-        return repr(float(steps))
-    first, last, *by = (repr(float(step)) for step in steps)
-    return "/".join([f"{first}..{last}", *by])
+    if isinstance(steps, tuple) and len(steps) in (2, 3):
+        first, last, *by = (repr(float(step)) for step in steps)
+        return "/".join([f"{first}..{last}", *by])
+    if np.ndim(steps) == 0:
+        return repr(float(steps))  # type: ignore[arg-type]
+    raise ValueError(f"{name} must be one number or a tuple (from, to) or (from, to, step), not {steps!r}")
+
+
+def _from_1(value: int, name: str) -> int:
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, not {value}")
+    return value
+
+
+def _threads(threads: Optional[int]) -> Optional[int]:
+    return None if threads is None else _from_1(threads, "threads")
 
 
 def match(
@@ -215,38 +241,42 @@ def score_map(
 
     :raises ValueError: a template that is flat or larger than the scene
     """
-    return _lockon.score_map(scene, template, mask, threads)
+    return _lockon.score_map(scene, template, mask, _threads(threads))
 
 
-def threshold(image: Picture, spec: str, *, device: str = "auto", threads: Optional[int] = None) -> Picture:
+def threshold(
+    image: Picture, spec: str, *, device: str = "auto", threads: Optional[int] = None
+) -> npt.NDArray[np.uint8]:
     """Thresholds a picture by the surroundings of each pixel.
 
     :param spec: as ``--threshold`` has it: ``"mean:31:5"`` compares each pixel with the mean of 31 x 31 about it, less
         5, as ``cv2.adaptiveThreshold`` does; also ``gaussian``, ``sauvola`` and ``niblack``
         (docs/guide/thresholds.md)
-    :returns: an array of shape (height, width): 255 where a pixel is brighter than its threshold, else 0
+    :returns: an array of shape (height, width): 255 where a pixel is brighter than its threshold, else 0; with ``:inv``
+        at the end of ``spec`` the other way round
     :raises ValueError: a spec that cannot be read
     """
-    key = spec, device, threads
-    thresholder = _thresholders.get(key)
+    # Each thread keeps its own, so that none waits for another one.
+    kept: Dict[Any, _lockon.Thresholder] = _of_thread.__dict__
+    key = spec, device, threads, np.shape(image)[:2]
+    thresholder = kept.get(key)
     if thresholder is None:
-        thresholder = _lockon.Thresholder(spec, device, threads)
-        if len(_thresholders) >= _MOST_THRESHOLDERS:
-            _thresholders.clear()
-        _thresholders[key] = thresholder
+        thresholder = _lockon.Thresholder(spec, device, _threads(threads))
+        if len(kept) >= _MOST_KEPT:
+            kept.clear()
+        kept[key] = thresholder
     return thresholder.run(image)
 
 
-# Tables of the last ones, which are used again for pictures of the same size.
-_thresholders: dict[Tuple[str, str, Optional[int]], _lockon.Thresholder] = {}
-_MOST_THRESHOLDERS = 8
+_of_thread = threading.local()
+_MOST_KEPT = 8
 
 
 class Track(NamedTuple):
     """A target in one frame."""
 
     state: str
-    """``"tracked"``, ``"uncertain"``, ``"lost"`` or ``"reacquired"``: found again in this frame."""
+    """``"tracked"``, ``"uncertain"``, ``"lost"``, or, in the frame in which it is found again, ``"reacquired"``."""
     x: float
     """Left edge of the box, in pixels. Of a target that has turned it bounds the ellipse in the turned box."""
     y: float
@@ -277,29 +307,28 @@ class Tracker:
     It works on the thread that calls it.
     """
 
-    def __init__(self, frame: Picture, box: Box, *, pts_ns: Optional[int] = None) -> None:
+    def __init__(self, frame: Picture, box: Sequence[float], *, pts_ns: Optional[int] = None) -> None:
         """
         :param frame: the first frame
-        :param box: the target in it; inside the frame, in whole pixels
+        :param box: the target's (x, y, w, h), inside the frame; rounded to whole pixels
         :param pts_ns: its time in nanoseconds, if known: see :meth:`update`
         :raises ValueError: if the box is not inside the frame
         """
-        self._tracker = _lockon.Tracker(_whole(box))
-        self.track = self._take(self._tracker.update(frame, pts_ns), box)
+        self._tracker = _lockon.Tracker(_whole(box, "box"))
+        self.track = self._take(self._tracker.update(frame, _time(pts_ns)), box)
         """The track in the last frame."""
 
     def update(self, frame: Picture, *, pts_ns: Optional[int] = None) -> Track:
         """Follows the target into the next frame.
 
-        :param pts_ns: its time in nanoseconds, which rises from frame to frame; without it frames are 1/30 s apart.
-            Speeds are measured with it
+        :param pts_ns: its time in nanoseconds, which increases from frame to frame; without it frames are 1/30 s apart
         """
-        self.track = self._take(self._tracker.update(frame, pts_ns), self.track.box)
+        self.track = self._take(self._tracker.update(frame, _time(pts_ns)), self.track.box)
         return self.track
 
-    def correct(self, box: Box) -> None:
-        """Says where the target is in the next frame: what that box shows is followed from there."""
-        self._tracker.correct(_whole(box))
+    def correct(self, box: Sequence[float]) -> None:
+        """Sets the target's box in the next frame, rounded to whole pixels: its content is followed from there."""
+        self._tracker.correct(_whole(box, "box"))
 
     @staticmethod
     def _take(row: Optional[Tuple[str, float, float, float, float, float, float]], box: Sequence[float]) -> Track:
@@ -310,11 +339,17 @@ class Tracker:
         return Track._make(row)
 
 
-def _whole(box: Sequence[float]) -> Box:
-    x, y, w, h = box
+def _whole(box: Sequence[float], name: str) -> Box:
+    x, y, w, h = (round(float(value)) for value in box)
     if min(x, y) < 0 or min(w, h) < 1:
-        raise ValueError(f"the box {tuple(box)} is not (x, y, w, h) with a place from 0 and sides from 1")
-    return int(x), int(y), int(w), int(h)
+        raise ValueError(f"{name} must be (x, y, w, h) with x, y >= 0 and w, h >= 1, not {tuple(box)}")
+    return x, y, w, h
+
+
+def _time(pts_ns: Optional[int]) -> Optional[int]:
+    if pts_ns is not None and pts_ns < 0:
+        raise ValueError(f"pts_ns must be at least 0, not {pts_ns}")
+    return pts_ns
 
 
 class TrackerCV:
@@ -324,9 +359,8 @@ class TrackerCV:
         self._tracker: Optional[Tracker] = None
 
     def init(self, image: Picture, boundingBox: Sequence[float]) -> None:
-        """Begins with a box of a frame."""
-        x, y, w, h = boundingBox
-        self._tracker = Tracker(image, (int(x), int(y), int(w), int(h)))
+        """Begins to follow a box of a frame."""
+        self._tracker = Tracker(image, boundingBox)
 
     def update(self, image: Picture) -> Tuple[bool, Tuple[int, int, int, int]]:
         """True and the box, rounded, or False and the last box while the target is lost."""

@@ -2,19 +2,22 @@
 
 #![expect(unsafe_code, reason = "an array is described by an address, a shape and strides")]
 
-use std::sync::OnceLock;
-
 use lockon_core::colour;
+use lockon_core::error::Result;
 use lockon_core::frame::{Picture, PixelFormat, Plane, PlaneRef, Size, VideoFormat};
+use lockon_core::memory;
 use lockon_core::simd::Level;
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
+/// As many as a picture in a file may have.
+const MOST_PIXELS: usize = 1 << 27;
+
 /// The pixels of an array of shape (height, width), or (height, width, 3) in the order blue, green, red.
 ///
-/// They are read where they lie, also while other threads of Python run. Whoever writes to an array meanwhile
-/// gets results of old and new pixels.
+/// They are read where they lie, while other threads of Python run. During a call nobody may write to the
+/// array, or resize it without numpy's check of references: the module's documentation says so.
 pub(crate) struct Pixels {
     address: usize,
     size: Size,
@@ -26,51 +29,54 @@ pub(crate) struct Pixels {
 }
 
 impl Pixels {
-    /// Those of an array that is called `name` in messages.
+    /// Takes the pixels of an array that is called `name` in messages.
     pub(crate) fn of(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
         let Ok(there) = array.cast::<PyUntypedArray>() else {
-            let remedy = if array.hasattr("__cuda_array_interface__")? {
-                "it lies on a GPU: copy it to the host first (.get(), .cpu().numpy())"
+            let words = if array.is_none() {
+                format!("{name} is None: cv2.imread returns None for a file that it cannot read")
+            } else if array.hasattr("__cuda_array_interface__")? {
+                format!("{name} lies on a GPU; copy it to the host first, with .get() or .cpu().numpy()")
             } else {
-                "numpy.asarray makes one of most pictures"
+                let kind = array.get_type().name()?;
+                format!(
+                    "{name} must be a numpy array, not {kind}: numpy.asarray(picture) converts a grey picture of Pillow, \
+                     numpy.asarray(picture)[..., ::-1] one in colour"
+                )
             };
-            let kind = array.get_type().name()?;
-            return Err(PyTypeError::new_err(format!("{name} is no numpy array but a {kind}: {remedy}")));
+            return Err(PyTypeError::new_err(words));
         };
         let (shape, strides) = (there.shape(), there.strides());
         let dtype = there.dtype();
         if !dtype.is_equiv_to(&numpy::dtype::<u8>(array.py())) {
             let remedy = match dtype.kind() {
-                b'f' => {
-                    format!("of values from 0 to 1, (255 * {name}).round().astype(numpy.uint8) makes them")
-                }
-                b'b' => format!("{name}.astype(numpy.uint8) * 255 makes them"),
-                _ if dtype.itemsize() == 2 => {
-                    format!("of 16 bits, ({name} >> 8).astype(numpy.uint8) makes them")
-                }
-                _ => format!("{name}.astype(numpy.uint8) makes them"),
+                b'f' => "(255 * array).round().astype(numpy.uint8) converts values from 0 to 1",
+                b'b' => "array.astype(numpy.uint8) * 255 converts it",
+                _ if dtype.itemsize() == 2 => "(array >> 8).astype(numpy.uint8) converts values of 16 bits",
+                _ => "array.astype(numpy.uint8) converts values from 0 to 255",
             };
-            return Err(PyTypeError::new_err(format!(
-                "{name} has {dtype} values, and uint8 is needed: {remedy}"
-            )));
+            return Err(PyTypeError::new_err(format!("{name} must be uint8, not {dtype}: {remedy}")));
         }
+        let shown: Vec<_> = shape.iter().map(ToString::to_string).collect();
+        let shown = format!("({}{})", shown.join(", "), if shape.len() == 1 { "," } else { "" });
         let (height, width, has_colours) = match *shape {
             [height, width] | [height, width, 1] => (height, width, false),
             [height, width, 3] => (height, width, true),
             _ => {
-                let remedy = if matches!(shape, [_, _, 4]) {
-                    format!(": {name}[..., :3] leaves the alpha channel out")
-                } else {
-                    String::new()
-                };
+                let remedy =
+                    if matches!(shape, [_, _, 4]) { "; array[..., :3] leaves alpha out" } else { "" };
                 return Err(PyValueError::new_err(format!(
-                    "{name} has the shape {shape:?}, and (height, width), or (height, width, 3) in the order blue, green, \
-                     red, is needed{remedy}"
+                    "{name} has the shape {shown}: (height, width) is needed, or (height, width, 3) in the order blue, green, \
+                     red{remedy}"
                 )));
             }
         };
         if height == 0 || width == 0 {
-            return Err(PyValueError::new_err(format!("{name} has the shape {shape:?}: it has no pixels")));
+            return Err(PyValueError::new_err(format!("{name} has the shape {shown}: it has no pixels")));
+        }
+        if height.checked_mul(width).is_none_or(|pixels| pixels > MOST_PIXELS) {
+            return Err(PyValueError::new_err(format!(
+                "{name} has the shape {shown}: at most {MOST_PIXELS} pixels can be read"
+            )));
         }
         let colour = if has_colours { strides[2] } else { 0 };
         // SAFETY: this reads a field of the array's header.
@@ -113,9 +119,9 @@ impl Pixels {
     }
 
     /// A plane of the array's size, of what `value` makes of red, green and blue.
-    fn plane(&self, value: impl Fn([u8; 3]) -> u8) -> Plane {
+    fn plane(&self, value: impl Fn([u8; 3]) -> u8) -> Result<Plane> {
         let Size { width, height } = self.size;
-        let mut data = vec![0; self.size.area()];
+        let mut data = memory::filled("a picture", self.size.area(), 0)?;
         let [row, pixel, colour] = self.strides;
         Level::best().run(
             #[inline(always)]
@@ -138,29 +144,45 @@ impl Pixels {
                 }
             },
         );
-        Plane::from_vec(data, self.size)
+        Ok(Plane::from_vec(data, self.size))
     }
 
     /// Luma in a plane of its own.
-    pub(crate) fn to_luma(&self) -> Plane {
+    pub(crate) fn to_luma(&self) -> Result<Plane> {
         if self.has_colours {
             return self.plane(colour::luma_of);
         }
+        let mut luma = Plane::from_vec(memory::filled("a picture", self.size.area(), 0)?, self.size);
         if let Some(there) = self.luma_there() {
-            return there.to_plane();
+            luma.as_mut().copy_from(there);
+        } else {
+            for y in 0..self.size.height {
+                for (x, pixel) in luma.as_mut().row(y).iter_mut().enumerate() {
+                    *pixel = self.at(x, y, 0);
+                }
+            }
         }
-        let Size { width, height } = self.size;
-        let pixels = (0..height).flat_map(|y| (0..width).map(move |x| self.at(x, y, 0)));
-        Plane::from_vec(pixels.collect(), self.size)
+        Ok(luma)
     }
 
-    /// As a picture that is read where it lies, if it can be.
-    pub(crate) fn into_picture(self) -> ArrayPicture {
-        let luma = OnceLock::new();
-        if self.luma_there().is_none() {
-            let _ = luma.set(self.to_luma());
+    /// As a picture that is read where it lies, if it can be. Its only plane is luma.
+    pub(crate) fn into_picture(self) -> Result<ArrayPicture> {
+        let luma = if self.luma_there().is_some() { None } else { Some(self.to_luma()?) };
+        Ok(ArrayPicture { pixels: self, luma, chroma: Vec::new() })
+    }
+
+    /// As above, with chroma if it has colours.
+    pub(crate) fn into_coloured_picture(self) -> Result<ArrayPicture> {
+        let mut picture = self.into_picture()?;
+        let components = if picture.pixels.has_colours { 1..3 } else { 0..0 };
+        for component in components {
+            let plane = picture.pixels.plane(
+                #[inline(always)]
+                |pixel| colour::of_rgb(pixel)[component],
+            );
+            picture.chroma.push(plane?);
         }
-        ArrayPicture { pixels: self, luma, chroma: [OnceLock::new(), OnceLock::new()] }
+        Ok(picture)
     }
 
     /// The format of its picture: grey, or luma and chroma of its size, at full range, as pictures in files
@@ -177,31 +199,25 @@ impl Pixels {
     }
 }
 
-/// An array as the engine reads pictures. Chroma is made when it is asked for.
+/// An array as the engine reads pictures.
 pub(crate) struct ArrayPicture {
     pixels: Pixels,
-    luma: OnceLock<Plane>,
-    chroma: [OnceLock<Plane>; 2],
+    /// Unless it can be read where it lies.
+    luma: Option<Plane>,
+    chroma: Vec<Plane>,
 }
 
 impl ArrayPicture {
     pub(crate) fn luma(&self) -> PlaneRef<'_> {
-        let made = || self.luma.get().expect("made where it is not there").as_ref();
-        self.pixels.luma_there().unwrap_or_else(made)
+        match &self.luma {
+            Some(made) => made.as_ref(),
+            None => self.pixels.luma_there().expect("it was there"),
+        }
     }
 }
 
 impl Picture for ArrayPicture {
     fn plane(&self, index: usize) -> PlaneRef<'_> {
-        if index == 0 {
-            return self.luma();
-        }
-        let plane = self.chroma[index - 1].get_or_init(|| {
-            self.pixels.plane(
-                #[inline(always)]
-                |pixel| colour::of_rgb(pixel)[index],
-            )
-        });
-        plane.as_ref()
+        if index == 0 { self.luma() } else { self.chroma[index - 1].as_ref() }
     }
 }

@@ -1,6 +1,7 @@
 //! Devices, and which one a caller wants.
 
 use lockon_core::config::BackendChoice;
+use lockon_core::message::Dialect;
 use lockon_run::backend::{Options, cuda};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -23,15 +24,15 @@ pub(crate) fn options(device: &str, threads: Option<usize>) -> PyResult<Options>
 /// so; and why there are none.
 #[pyfunction]
 #[expect(clippy::type_complexity, reason = "`lockon.Device` gives these their names")]
-pub(crate) fn devices() -> (Vec<(String, String, usize, Option<String>)>, Option<String>) {
-    match cuda::devices() {
+pub(crate) fn devices(py: Python<'_>) -> (Vec<(String, String, usize, Option<String>)>, Option<String>) {
+    match py.detach(cuda::devices) {
         Ok(gpus) => {
             let row = |gpu: cuda::DeviceInfo| {
-                let why_not = cuda::device(gpu.number).err().map(|error| error.to_string());
+                let why_not = cuda::device(gpu.number).err().map(|error| error.told(Dialect::Arguments));
                 (format!("cuda:{}", gpu.number), gpu.name, gpu.memory, why_not)
             };
             (gpus.into_iter().map(row).collect(), None)
         }
-        Err(error) => (Vec::new(), Some(error.to_string())),
+        Err(error) => (Vec::new(), Some(error.told(Dialect::Arguments))),
     }
 }

@@ -1,6 +1,7 @@
-//! Errors as Python has them, with the words of the program.
+//! Errors as Python's exceptions, in the program's words with Python's names of arguments.
 
-use lockon_core::error::Error;
+use lockon_core::error::{DeviceFault, Error};
+use lockon_core::message::Dialect;
 use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::{PyErr, create_exception};
 
@@ -14,10 +15,16 @@ create_exception!(
 /// The exception for an error.
 #[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
 pub(crate) fn exception(error: Error) -> PyErr {
-    let words = error.to_string();
+    let words = error.told(Dialect::Arguments);
     match error {
+        Error::Backend {
+            fault: DeviceFault::OutOfMemory { .. } | DeviceFault::OutOfHostMemory { .. },
+            ..
+        }
+        | Error::MemoryLimit { .. }
+        | Error::NoMemory { .. } => PyMemoryError::new_err(words),
         Error::Backend { .. } => DeviceError::new_err(words),
-        Error::MemoryLimit { .. } | Error::NoMemory { .. } => PyMemoryError::new_err(words),
+        Error::Panicked { .. } => PyRuntimeError::new_err(words),
         _ => PyValueError::new_err(words),
     }
 }

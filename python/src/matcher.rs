@@ -33,11 +33,11 @@ type Row = (String, usize, usize, usize, usize, f64, f64, f64, f64, f64);
 pub(crate) struct Matcher {
     search: Search,
     options: Options,
-    /// What searches pictures of one size.
+    /// Ready for pictures of one size.
     opened: Ranked<Option<Owned<(Size, Opened)>>, 5>,
 }
 
-/// What searches.
+/// A search, ready for pictures of one size.
 enum Opened {
     /// The CPU, on the thread that calls, or on a pool of more: pictures are read where they lie.
     Cpu(Box<OnCpu>),
@@ -68,10 +68,8 @@ impl Matcher {
         py: Python<'_>,
     ) -> PyResult<Self> {
         let templates = templates.iter().map(|(name, luma, mask)| {
-            let luma = Pixels::of(luma, "template")?;
-            let mask = mask.as_ref().map(|mask| Pixels::of(mask, "mask")).transpose()?;
-            let mask = mask.map(|mask| mask.to_luma());
-            Template::new(name.as_str(), luma.to_luma(), mask.as_ref()).map_err(exception)
+            let mask = mask.as_ref().map(|mask| Pixels::of(mask, &format!("the mask of {name:?}")));
+            Ok((name, Pixels::of(luma, &format!("template {name:?}"))?, mask.transpose()?))
         });
         let templates = templates.collect::<PyResult<Vec<_>>>()?;
         let method: SearchMethod = search.parse().map_err(exception)?;
@@ -81,6 +79,8 @@ impl Matcher {
         let limits = Limits { min_score, max_matches, max_overlap };
         let made = py.detach(|| {
             limits.check()?;
+            let templates = templates.into_iter().map(|(name, luma, mask)| prepared(name, &luma, mask));
+            let templates = templates.collect::<Result<_>>()?;
             let mut search = Search::new(templates, method, &scales, &angles, &Control::new())?;
             (search.limits, search.roi) = (limits, roi.map(|(x, y, w, h)| Rect::new(x, y, w, h)));
             Ok(search)
@@ -92,18 +92,20 @@ impl Matcher {
     /// The matches in a picture, as tuples of `lockon.Match`.
     fn find(&self, scene: &Bound<'_, PyAny>) -> PyResult<Vec<Row>> {
         let pixels = Pixels::of(scene, "scene")?;
-        let found = scene.py().detach(|| self.try_find(Arc::new(pixels.into_picture())));
+        let found = scene.py().detach(|| self.try_find(Arc::new(pixels.into_picture()?)));
         found.map_err(exception)
     }
 
-    /// The device that searched last; none before.
-    fn device(&self) -> Option<String> {
-        let mut opened = self.opened.lock();
-        let (_, opened) = opened.as_mut()?.get()?;
-        Some(match opened {
-            Opened::Cpu(own) if own.matcher.threads() == 1 => "CPU, 1 thread".into(),
-            Opened::Cpu(own) => format!("CPU, {} threads", own.matcher.threads()),
-            Opened::Device(device) => device.describe().name,
+    /// The device of the last search; none before.
+    fn device(&self, py: Python<'_>) -> Option<String> {
+        py.detach(|| {
+            let mut opened = self.opened.lock();
+            let (_, opened) = opened.as_mut()?.get()?;
+            Some(match opened {
+                Opened::Cpu(own) if own.matcher.threads() == 1 => "CPU, 1 thread".into(),
+                Opened::Cpu(own) => format!("CPU, {} threads", own.matcher.threads()),
+                Opened::Device(device) => device.describe().name,
+            })
         })
     }
 }
@@ -114,9 +116,8 @@ impl Matcher {
         let mut opened = self.opened.lock();
         let is_open = opened.as_mut().and_then(Owned::get).is_some_and(|(own, _)| *own == size);
         if !is_open {
-            if let Some(before) = opened.take() {
-                before.close();
-            }
+            // Ended before the next one takes memory.
+            *opened = None;
             *opened = Some(Owned::new((size, self.open(size)?)));
         }
         let Some((_, there)) = opened.as_mut().and_then(Owned::get) else { return Ok(Vec::new()) };
@@ -164,18 +165,30 @@ impl Matcher {
         let (mut planner, threads) = (ncc::Planner::new(), options.threads);
         let control = &options.control;
         let matcher = ncc::Matcher::within(&mut planner, bank, roi.size(), threads, control, left)?;
-        let pool = if matcher.threads() > 1 { Some(pool(threads)?) } else { None };
+        let pool = if matcher.threads() > 1 { Some(pool(matcher.threads())?) } else { None };
         Ok(Opened::Cpu(Box::new(OnCpu { matcher, roi, pool })))
     }
 }
 
-/// The pool that all matchers and thresholders with so many threads share.
+/// The last pool of several threads, which is kept for the next call.
+static KEPT: Ranked<Option<Owned<Arc<ThreadPool>>>, 6> = Ranked::new(None);
+
+/// The pool that all matchers and thresholders with so many threads share; for one thread a pool of its own.
 pub(crate) fn pool(threads: usize) -> Result<Arc<ThreadPool>> {
     let failed = |error: rayon::ThreadPoolBuildError| Error::Backend {
         backend: "cpu",
         fault: DeviceFault::Other(error.to_string()),
     };
-    workers::pool("lockon", threads).map_err(failed)
+    let pool = workers::pool("lockon", threads).map_err(failed)?;
+    if threads > 1 {
+        *KEPT.lock() = Some(Owned::new(pool.clone()));
+    }
+    Ok(pool)
+}
+
+fn prepared(name: &str, luma: &Pixels, mask: Option<Pixels>) -> Result<Template> {
+    let mask = mask.map(|mask| mask.to_luma()).transpose()?;
+    Template::new(name, luma.to_luma()?, mask.as_ref())
 }
 
 /// Searches one picture on a device.
@@ -183,7 +196,7 @@ fn search_on(device: &mut dyn Backend, picture: Arc<ArrayPicture>) -> Result<Vec
     Ok(find(device, picture)?.matches)
 }
 
-/// What a device finds in one picture.
+/// Returns the findings of a device in one picture.
 pub(crate) fn find(device: &mut dyn Backend, picture: Arc<ArrayPicture>) -> Result<Findings> {
     let picture: Arc<dyn Picture> = picture;
     let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: Instant::now() };
@@ -218,12 +231,15 @@ pub(crate) fn score_map<'py>(
     let mask = mask.map(|mask| Pixels::of(mask, "mask")).transpose()?;
     let threads = device::options("cpu", threads)?.threads;
     let mapped = py.detach(|| {
-        let template = Template::new("template", luma.to_luma(), mask.map(|mask| mask.to_luma()).as_ref())?;
+        let template = prepared("template", &luma, mask)?;
         let (size, map) = (scene.size(), template.size().positions_in(scene.size()));
         let bank = Arc::new(Bank::new(vec![template])?.fitting(size)?);
-        let mut matcher = ncc::Matcher::new(&mut ncc::Planner::new(), bank, size, threads);
-        let picture = scene.into_picture();
-        let scores = pool(threads)?.install(|| matcher.score_map(picture.luma(), Rect::whole(size), 0))?;
+        let (mut planner, control) = (ncc::Planner::new(), Control::new());
+        let limit = usize::try_from(memory::default_limit().0).unwrap_or(usize::MAX);
+        let mut matcher = ncc::Matcher::within(&mut planner, bank, size, threads, &control, limit)?;
+        let picture = scene.into_picture()?;
+        let mut scored = || matcher.score_map(picture.luma(), Rect::whole(size), 0);
+        let scores = if threads == 1 { scored()? } else { pool(threads)?.install(scored)? };
         Ok((scores, map))
     });
     let (scores, map) = mapped.map_err(exception)?;

@@ -1,26 +1,31 @@
-//! What a fork leaves behind: a child process has none of the threads of its parent.
+//! Values of a process that was forked: the child has copies of them, but none of their threads.
 
-/// A value of threads or of a device, which belongs to the process that made it.
+use std::mem::ManuallyDrop;
+
+/// A value with threads or a device, which belongs to the process that made it. In another process it can
+/// only be forgotten: to end it would wait for threads that are not there.
 pub(crate) struct Owned<T> {
     process: u32,
-    value: T,
+    value: ManuallyDrop<T>,
 }
 
 impl<T> Owned<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self { process: std::process::id(), value }
+        Self { process: std::process::id(), value: ManuallyDrop::new(value) }
     }
 
     /// The value, if this process made it.
     pub(crate) fn get(&mut self) -> Option<&mut T> {
-        (self.process == std::process::id()).then_some(&mut self.value)
+        (self.process == std::process::id()).then_some(&mut *self.value)
     }
+}
 
-    /// Ends the value. One of another process is left as it is, since its threads are not here: to end them
-    /// would last for ever.
-    pub(crate) fn close(self) {
-        if self.process != std::process::id() {
-            std::mem::forget(self.value);
+impl<T> Drop for Owned<T> {
+    #[expect(unsafe_code, reason = "a value that is not always dropped")]
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            // SAFETY: nothing uses it after this.
+            unsafe { ManuallyDrop::drop(&mut self.value) };
         }
     }
 }

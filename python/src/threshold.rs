@@ -24,7 +24,7 @@ use crate::process::Owned;
 pub(crate) struct Thresholder {
     spec: ThresholdSpec,
     options: Options,
-    /// What thresholds pictures of one size.
+    /// Ready for pictures of one size.
     opened: Ranked<Option<Owned<(Size, Opened)>>, 5>,
 }
 
@@ -45,7 +45,7 @@ impl Thresholder {
     fn run<'py>(&self, image: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray2<u8>>> {
         let (py, pixels) = (image.py(), Pixels::of(image, "image")?);
         let Size { width, height } = pixels.size();
-        let mask = py.detach(|| self.try_run(Arc::new(pixels.into_picture())));
+        let mask = py.detach(|| self.try_run(Arc::new(pixels.into_picture()?)));
         let mask = mask.map_err(exception)?;
         PyArray1::from_vec(py, mask).reshape([height, width])
     }
@@ -57,9 +57,7 @@ impl Thresholder {
         let mut opened = self.opened.lock();
         let is_open = opened.as_mut().and_then(Owned::get).is_some_and(|(own, _)| *own == size);
         if !is_open {
-            if let Some(before) = opened.take() {
-                before.close();
-            }
+            *opened = None;
             *opened = Some(Owned::new((size, self.open(size)?)));
         }
         let Some((_, there)) = opened.as_mut().and_then(Owned::get) else { return Ok(Vec::new()) };

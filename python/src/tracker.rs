@@ -21,6 +21,9 @@ use crate::failure::exception;
 /// The fields of `lockon.Track`.
 type Row = (&'static str, f64, f64, f64, f64, f64, f64);
 
+/// Pixels of the longest side of a frame, as in videos.
+const LONGEST: usize = 32768;
+
 /// The number of the only track.
 const ID: u32 = 1;
 
@@ -50,15 +53,19 @@ impl Tracker {
     /// Follows the box into the next frame. None while the box is flat: nothing can be learnt of it.
     fn update(&self, frame: &Bound<'_, PyAny>, pts_ns: Option<u64>) -> PyResult<Option<Row>> {
         let pixels = Pixels::of(frame, "frame")?;
+        let longest = pixels.size().width.max(pixels.size().height);
+        if longest > LONGEST {
+            return Err(PyValueError::new_err(format!(
+                "frame has a side of {longest} pixels; at most {LONGEST} can be followed in"
+            )));
+        }
         let following = || self.0.lock();
         let tracked = frame.py().detach(|| {
             let mut following = following();
             if let (Some(now), Some(last)) = (pts_ns, following.last_ns)
                 && now <= last
             {
-                return Err(PyValueError::new_err(format!(
-                    "pts_ns is {now}, and that of the frame before {last}: times of frames rise"
-                )));
+                return Err(PyValueError::new_err(format!("pts_ns must increase: it is {now} after {last}")));
             }
             following.step(pixels, pts_ns).map_err(exception)
         });
@@ -66,10 +73,9 @@ impl Tracker {
     }
 
     /// Follows the content of another box from the next frame on.
-    fn correct(&self, rect: (usize, usize, usize, usize)) {
+    fn correct(&self, rect: (usize, usize, usize, usize), py: Python<'_>) {
         let (x, y, w, h) = rect;
-        let mut following = self.0.lock();
-        following.corrected = Some(Rect::new(x, y, w, h));
+        py.detach(|| self.0.lock().corrected = Some(Rect::new(x, y, w, h)));
     }
 }
 
@@ -88,7 +94,7 @@ impl Following {
             meta,
             circumstances: Circumstances::default(),
             format: Arc::new(format),
-            picture: Arc::new(pixels.into_picture()),
+            picture: Arc::new(pixels.into_coloured_picture()?),
         };
         if let Some(rect) = corrected.take() {
             let order = Order::Correct { id: ID, rect, at: None };

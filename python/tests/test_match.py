@@ -111,7 +111,50 @@ def test_a_matcher_keeps_its_templates_and_takes_pictures_of_any_size():
     larger = np.pad(SCENE, 40)
     assert matcher.match(larger)[0].box == (130, 80, 31, 22)
     assert matcher.match(SCENE)[0].box == (90, 40, 31, 22)
-    assert matcher.device is not None
+    assert "CPU" in (matcher.device or "") or lockon.devices()
+    unnamed = lockon.Matcher([lockon.Template(TEMPLATE), lockon.Template(SCENE[:9, :9])], min_score=0.99)
+    assert [found.template for found in unnamed(SCENE)] == ["template", "template 2"]
+    with pytest.raises(ValueError, match="no templates"):
+        lockon.Matcher([])
+    with pytest.raises(TypeError, match='template "template 2" must be uint8'):
+        lockon.Matcher([TEMPLATE, TEMPLATE / 2])
+
+
+def test_usual_steps_are_those_of_the_documentation():
+    scales = lockon.match(SCENE, TEMPLATE, scales=(0.9, 1.2))
+    assert scales == lockon.match(SCENE, TEMPLATE, scales=(0.9, 1.2, 1.05))
+    turned = np.rot90(SCENE).copy()
+    assert lockon.match(turned, TEMPLATE, angles=(80, 100)) == lockon.match(turned, TEMPLATE, angles=(80, 100, 5))
+    assert lockon.match(SCENE, TEMPLATE, scales=(2.0, 4.0, 2.0))[0].scale == 1.0
+
+
+@pytest.mark.parametrize("shape", [(1, 211), (143, 1)])
+def test_one_row_and_one_column_are_pictures(shape):
+    height, width = shape
+    line = SCENE[:height, :width] if height == 1 else SCENE[:, 9:10]
+    part = line[:, 30:60] if height == 1 else line[30:60]
+    (found,) = lockon.match(line, part)
+    assert (found.x, found.y, found.score) == ((30, 0, 1.0) if height == 1 else (0, 30, 1.0))
+    assert lockon.match(line.copy(), part.copy()) == [found]
+
+
+def test_rows_that_lie_over_each_other_are_pictures():
+    row = SCENE[5].copy()
+    overlapping = np.lib.stride_tricks.as_strided(row, (100, 100), (1, 1))
+    same_rows = np.broadcast_to(row, (60, 211))
+    for scene in (overlapping, same_rows):
+        (found,) = lockon.match(scene, scene[20:30, 40:60].copy(), min_score=0.9)
+        assert found == lockon.match(scene.copy(), scene[20:30, 40:60].copy(), min_score=0.9)[0]
+
+
+def test_a_gpu_gives_the_same():
+    if not any(gpu.why_not is None for gpu in lockon.devices()):
+        pytest.skip("skipped: no GPU")
+    for limits in ({}, {"min_score": 0.2, "max_matches": 9}):
+        on_cpu, on_gpu = (lockon.match(SCENE, TEMPLATE, device=device, **limits) for device in ("cpu", "cuda"))
+        assert on_cpu == on_gpu
+    masks = [lockon.threshold(SCENE, "mean:9:2", device=device) for device in ("cpu", "cuda")]
+    assert (masks[0] == masks[1]).all()
 
 
 def test_matches_lie_inside_the_region():
@@ -124,7 +167,7 @@ def test_matches_lie_inside_the_region():
 
 def test_scales_and_angles_are_numbers_ranges_or_text():
     turned = np.rot90(SCENE).copy()
-    for angles in ((0, 180, 90), "0..180/90", [0.0, 180.0, 90.0], 90, 90.0):
+    for angles in ((0, 180, 90), "0..180/90", (0.0, 180.0, 90.0), 90, np.float32(90)):
         (found,) = lockon.match(turned, TEMPLATE, angles=angles)
         assert (found.angle, found.w, found.h) == (90.0, 22, 31)
     assert lockon.match(SCENE, TEMPLATE, scales=1) == lockon.match(SCENE, TEMPLATE)
@@ -149,14 +192,15 @@ def test_matches_become_a_structured_array():
 @pytest.mark.parametrize(
     "scene, error, words",
     [
-        (SCENE / 255, TypeError, r"scene has float64 values, and uint8 is needed.*255 \* scene"),
-        (np.full((9, 9), np.nan), TypeError, "scene has float64 values"),
-        (SCENE.astype(np.uint16), TypeError, r"scene has uint16 values.*scene >> 8"),
-        (SCENE > 9, TypeError, "scene has bool values"),
-        (SCENE.tolist(), TypeError, "scene is no numpy array but a list"),
-        (None, TypeError, "scene is no numpy array but a NoneType"),
-        (SCENE[0], ValueError, r"scene has the shape \[211\], and \(height, width\)"),
-        (np.zeros((9, 9, 4), np.uint8), ValueError, r"scene\[..., :3\] leaves the alpha channel out"),
+        (SCENE / 255, TypeError, r"scene must be uint8, not float64: \(255 \* array\)"),
+        (np.full((9, 9), np.nan), TypeError, "scene must be uint8, not float64"),
+        (SCENE.astype(np.uint16), TypeError, r"scene must be uint8, not uint16: \(array >> 8\)"),
+        (SCENE > 9, TypeError, "scene must be uint8, not bool"),
+        (SCENE.tolist(), TypeError, "scene must be a numpy array, not list"),
+        (None, TypeError, "scene is None: cv2.imread"),
+        (SCENE[0], ValueError, r"scene has the shape \(211,\): \(height, width\) is needed"),
+        (np.zeros((9, 9, 4), np.uint8), ValueError, r"array\[..., :3\] leaves alpha out"),
+        (np.broadcast_to(np.uint8(5), (1 << 20, 1 << 20)), ValueError, "at most 134217728 pixels"),
         (np.zeros((0, 9), np.uint8), ValueError, "it has no pixels"),
         (np.zeros((9, 9, 2), np.uint8), ValueError, "in the order blue, green, red"),
         (SCENE[:20], ValueError, "31x22"),
@@ -172,11 +216,15 @@ def test_what_is_no_scene_is_refused_in_words(scene, error, words):
     [
         ({"template": np.full((9, 9), 5, np.uint8)}, "flat"),
         ({"mask": MASK[1:]}, "mask"),
-        ({"min_score": 1.5}, "1.5"),
-        ({"max_matches": 0}, "max-matches|max_matches"),
+        ({"min_score": 1.5}, "^min_score .*1.5"),
+        ({"max_overlap": -1}, "^max_overlap "),
+        ({"max_matches": 0}, "max_matches must be at least 1"),
         ({"scales": "0.5..x"}, "FROM"),
+        ({"scales": [0.5, 1, 2]}, "scales must be one number or a tuple"),
+        ({"angles": (0, 1, 2, 3)}, "angles must be one number or a tuple"),
+        ({"roi": (-1, 0, 9, 9)}, "roi must be"),
         ({"search": "fast"}, "fast"),
-        ({"device": "tpu"}, "tpu"),
+        ({"device": "tpu"}, '^device "tpu"'),
         ({"threads": 0}, "threads"),
     ],
 )
@@ -189,6 +237,7 @@ def test_a_gpu_that_is_not_there_is_an_error_with_the_reason():
     gpus = lockon.devices()
     assert (gpus.why_not is None) == bool(gpus)
     if not gpus:
+        assert "driver" in gpus.why_not and 'device="cpu"' in gpus.why_not
         with pytest.raises(lockon.DeviceError, match="driver|device"):
             lockon.match(SCENE, TEMPLATE, device="cuda")
         assert issubclass(lockon.DeviceError, RuntimeError)

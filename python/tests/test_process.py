@@ -2,7 +2,8 @@
 
 import multiprocessing
 import os
-import resource
+import subprocess
+import sys
 import threading
 import time
 
@@ -42,14 +43,15 @@ def test_other_threads_run_meanwhile():
 
     counter = threading.Thread(target=count)
     counter.start()
-    before = counted[0]
-    started = time.monotonic()
-    while time.monotonic() - started < 0.3:
+    most = 0
+    for _ in range(5):
+        before = counted[0]
         matcher.match(large)
-    during = counted[0] - before
+        most = max(most, counted[0] - before)
     is_done.set()
     counter.join()
-    assert during > 20, "Python's lock is held while it searches"
+    # In one call: between two calls another thread may run anyway.
+    assert most >= 5, "Python's lock is held while it searches"
 
 
 def _in_a_child(matcher):
@@ -58,18 +60,38 @@ def _in_a_child(matcher):
 
 
 MATCHER = lockon.Matcher(TEMPLATE)
+# One with a thread of its own.
+PYRAMID = [lockon.Matcher(TEMPLATE, search="pyramid", device="cpu")]
 
 
 def _child():
+    if PYRAMID:
+        # Its thread is not here; to end it would last for ever.
+        assert PYRAMID[0].match(SCENE)
+        PYRAMID.clear()
     return _in_a_child(MATCHER)
 
 
 def test_a_forked_process_goes_on():
     here = _in_a_child(MATCHER)
+    assert PYRAMID[0].match(SCENE)
     with multiprocessing.get_context("fork").Pool(2) as pool:
         there = [pool.apply_async(_child).get(timeout=60) for _ in range(4)]
     assert there == [here] * 4
-    assert _in_a_child(MATCHER) == here
+    assert _in_a_child(MATCHER) == here and PYRAMID[0].match(SCENE)
+
+
+def test_a_forked_process_may_forget_what_its_parent_made():
+    matcher = lockon.Matcher(TEMPLATE, search="pyramid", device="cpu")
+    assert matcher.match(SCENE)
+    child = os.fork()
+    if child == 0:
+        del matcher
+        os._exit(0)
+    started = time.monotonic()
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        assert time.monotonic() - started < 30, "the child does not end"
+        time.sleep(0.01)
 
 
 def _resident_kib():
@@ -95,17 +117,15 @@ def test_ten_thousand_calls_keep_no_memory():
                 pass
 
     work(1000)
-    before = _resident_kib()
+    before, references = _resident_kib(), [sys.getrefcount(array) for array in (scene, template, colours)]
     work(10_000)
     assert _resident_kib() - before < 2048
+    assert [sys.getrefcount(array) for array in (scene, template, colours)] == references
 
 
-def test_nothing_that_is_imported_is_slow_to_load():
-    # numpy is there in every program that has pictures, and takes longest.
-    import subprocess
-    import sys
-
+def test_it_is_loaded_soon():
+    # numpy takes longest, and is there in every program that has pictures. The limit of 50 ms is multiplied for
+    # machines that do other work too.
     code = "import numpy, time; started = time.perf_counter(); import lockon; print(time.perf_counter() - started)"
-    taken = min(float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(3))
-    assert taken < 1.0
-    assert os.path.exists(lockon.__file__) and resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > 0
+    taken = min(float(subprocess.check_output([sys.executable, "-c", code])) for _ in range(5))
+    assert taken < 0.25

@@ -473,6 +473,9 @@ impl Error {
             Self::Settings(message) => message.told(dialect),
             Self::MemoryLimit { remedy, .. } => in_dialect(self, remedy, dialect),
             Self::NoMemory { .. } => in_dialect(self, &less_memory(), dialect),
+            Self::Value { what, .. } if dialect == Dialect::Arguments => {
+                self.to_string().replacen(what, &crate::message::argument(what), 1)
+            }
             _ => self.to_string(),
         }
     }

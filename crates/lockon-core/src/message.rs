@@ -10,6 +10,8 @@ pub enum Dialect {
     Options,
     /// As properties of the element: `backend=cpu`.
     Properties,
+    /// As arguments of Python's functions: `device="cpu"`.
+    Arguments,
 }
 
 /// A setting in a message: its name, such as `backend`, perhaps with a value.
@@ -41,8 +43,15 @@ impl Setting {
             (Dialect::Options, None) => format!("--{}", self.name),
             (Dialect::Properties, Some(value)) => format!("{}={value}", self.name),
             (Dialect::Properties, None) => self.name.to_owned(),
+            (Dialect::Arguments, Some(value)) => format!("{}=\"{value}\"", argument(self.name)),
+            (Dialect::Arguments, None) => argument(self.name),
         }
     }
+}
+
+/// The name that a setting has as an argument in Python.
+pub(crate) fn argument(name: &str) -> String {
+    if name == "backend" { "device".to_owned() } else { name.replace('-', "_") }
 }
 
 /// The CPU as the device.

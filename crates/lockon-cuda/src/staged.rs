@@ -1,4 +1,4 @@
-//! What a tracker asks of the device, on its way there.
+//! Memory for a tracker's requests, on the host and on the device.
 
 #![expect(unsafe_code, reason = "a copy reads and writes until it was waited for")]
 

@@ -598,6 +598,30 @@ mod tests {
     }
 
     #[test]
+    fn wide_pictures_are_summed_as_narrow_ones() {
+        // Up to four vectors of columns are summed together, and more one after the other.
+        for width in [130, 331, 457, 641, 1031] {
+            let pixel = |i: usize| ((i % width * 7 + i / width * 13) / 9 * 57 % 256) as u8;
+            let picture = Small::new(width, 40, (0..40 * width).map(pixel).collect());
+            for level in Level::available() {
+                let mut outlines = Outlines { level, ..Outlines::new() };
+                outlines.see(&picture, 4, false);
+                for (w, h) in [(9, 7), (40, 21), (width - 3, 5)] {
+                    let edge = |i: usize| Edge {
+                        x: (i * 31 % w) as u16,
+                        y: (i * 17 % h) as u16,
+                        direction: (i * 5 % DIRECTIONS) as u8,
+                    };
+                    let outline = Outline { edges: (0..MANY).map(edge).collect(), width: w, height: h };
+                    let found = outlines.peaks(&outline, &mut Scratch::default());
+                    let expected = find_outline(&|x, y| picture.row(y)[x], (width, 40), &outline);
+                    assert_eq!(found, expected, "{w}x{h} in {width} columns, {level}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn nothing_is_looked_for_in_a_picture_that_is_too_small_or_without_edges() {
         let mut outlines = Outlines::new();
         let flat = Sketch::new(std::iter::repeat_n(77, SIDE * SIDE));
