@@ -141,9 +141,10 @@ class Matcher:
             that cannot be
         :raises DeviceError: when a picture is searched, if the device that was asked for is not there
         """
-        is_one = isinstance(templates, Template) or not isinstance(templates, (list, tuple))
         # What is no array is refused below, in words.
-        given: Sequence[Any] = [templates] if is_one else templates
+        given: Any = templates
+        if isinstance(templates, Template) or not isinstance(templates, (list, tuple)):
+            given = [templates]
         if not given:
             raise ValueError("there are no templates")
         named = []
