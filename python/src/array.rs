@@ -6,7 +6,6 @@ use lockon_core::colour;
 use lockon_core::error::Result;
 use lockon_core::frame::{Picture, PixelFormat, Plane, PlaneRef, Size, VideoFormat};
 use lockon_core::memory;
-use lockon_core::simd::Level;
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -118,46 +117,35 @@ impl Pixels {
         unsafe { *(self.address as *const u8).offset(offset) }
     }
 
-    /// A plane of the array's size, of what `value` makes of red, green and blue.
-    fn plane(&self, value: impl Fn([u8; 3]) -> u8) -> Result<Plane> {
-        let Size { width, height } = self.size;
-        let mut data = memory::filled("a picture", self.size.area(), 0)?;
-        let [row, pixel, colour] = self.strides;
-        Level::best().run(
-            #[inline(always)]
-            || {
-                for (y, out) in (0..height).zip(data.chunks_exact_mut(width)) {
-                    if pixel == 3 && colour == 1 {
-                        // SAFETY: the row's pixels lie there one after the other, and the array keeps them.
-                        let pixels = unsafe {
-                            let first = (self.address as *const u8).offset(y as isize * row);
-                            std::slice::from_raw_parts(first, 3 * width)
-                        };
-                        for (out, &[blue, green, red]) in out.iter_mut().zip(pixels.as_chunks::<3>().0) {
-                            *out = value([red, green, blue]);
-                        }
-                    } else {
-                        for (x, out) in out.iter_mut().enumerate() {
-                            *out = value([self.at(x, y, 2), self.at(x, y, 1), self.at(x, y, 0)]);
-                        }
-                    }
-                }
-            },
-        );
-        Ok(Plane::from_vec(data, self.size))
+    /// The pixels of a row in colour, three bytes each; `room` is for rows that lie otherwise.
+    fn bgr<'a>(&'a self, y: usize, room: &'a mut Vec<u8>) -> &'a [u8] {
+        let (width, [row, pixel, colour]) = (self.size.width, self.strides);
+        if pixel == 3 && colour == 1 {
+            // SAFETY: the row's pixels lie there one after the other, and the array keeps them.
+            return unsafe {
+                let first = (self.address as *const u8).offset(y as isize * row);
+                std::slice::from_raw_parts(first, 3 * width)
+            };
+        }
+        room.clear();
+        room.extend((0..width).flat_map(|x| [0, 1, 2].map(|colour| self.at(x, y, colour))));
+        room
     }
 
     /// Luma in a plane of its own.
     pub(crate) fn to_luma(&self) -> Result<Plane> {
-        if self.has_colours {
-            return self.plane(colour::luma_of);
-        }
         let mut luma = Plane::from_vec(memory::filled("a picture", self.size.area(), 0)?, self.size);
         if let Some(there) = self.luma_there() {
             luma.as_mut().copy_from(there);
-        } else {
-            for y in 0..self.size.height {
-                for (x, pixel) in luma.as_mut().row(y).iter_mut().enumerate() {
+            return Ok(luma);
+        }
+        let mut room = Vec::new();
+        for y in 0..self.size.height {
+            let mut luma = luma.as_mut();
+            if self.has_colours {
+                colour::luma_of_bgr(self.bgr(y, &mut room), luma.row(y));
+            } else {
+                for (x, pixel) in luma.row(y).iter_mut().enumerate() {
                     *pixel = self.at(x, y, 0);
                 }
             }
@@ -171,18 +159,24 @@ impl Pixels {
         Ok(ArrayPicture { pixels: self, luma, chroma: Vec::new() })
     }
 
-    /// As above, with chroma if it has colours.
-    pub(crate) fn into_coloured_picture(self) -> Result<ArrayPicture> {
-        let mut picture = self.into_picture()?;
-        let components = if picture.pixels.has_colours { 1..3 } else { 0..0 };
-        for component in components {
-            let plane = picture.pixels.plane(
-                #[inline(always)]
-                |pixel| colour::of_rgb(pixel)[component],
-            );
-            picture.chroma.push(plane?);
+    /// As above, with chroma if it has colours. `spare` has the planes of a picture before.
+    pub(crate) fn into_coloured_picture(self, spare: Vec<Plane>) -> Result<ArrayPicture> {
+        if !self.has_colours {
+            return self.into_picture();
         }
-        Ok(picture)
+        let plane =
+            || memory::filled("a picture", self.size.area(), 0).map(|data| Plane::from_vec(data, self.size));
+        let mut planes = match <[Plane; 3]>::try_from(spare) {
+            Ok(planes) if planes[0].size() == self.size => planes,
+            _ => [plane()?, plane()?, plane()?],
+        };
+        let [mut luma, mut cb, mut cr] = planes.each_mut().map(Plane::as_mut);
+        let mut room = Vec::new();
+        for y in 0..self.size.height {
+            colour::of_bgr(self.bgr(y, &mut room), [luma.row(y), cb.row(y), cr.row(y)]);
+        }
+        let [luma, cb, cr] = planes;
+        Ok(ArrayPicture { pixels: self, luma: Some(luma), chroma: vec![cb, cr] })
     }
 
     /// The format of its picture: grey, or luma and chroma of its size, at full range, as pictures in files
@@ -208,6 +202,11 @@ pub(crate) struct ArrayPicture {
 }
 
 impl ArrayPicture {
+    /// The planes of a picture in colour, to be used again.
+    pub(crate) fn into_planes(self) -> Vec<Plane> {
+        self.luma.into_iter().chain(self.chroma).collect()
+    }
+
     pub(crate) fn luma(&self) -> PlaneRef<'_> {
         match &self.luma {
             Some(made) => made.as_ref(),

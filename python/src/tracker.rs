@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use lockon_core::config::{Moment, TrackSpec};
 use lockon_core::error::Result;
-use lockon_core::frame::{Circumstances, Frame, FrameMeta, Rect, Size};
+use lockon_core::frame::{Circumstances, Frame, FrameMeta, Plane, Rect, Size};
 use lockon_core::locks::Ranked;
 use lockon_core::orders::Order;
 use lockon_core::ports::Follow;
@@ -38,6 +38,8 @@ struct Following {
     size: Option<Size>,
     /// The box of the next frame, if it was given.
     corrected: Option<Rect>,
+    /// The planes of the frame before, for those of the next one.
+    spare: Vec<Plane>,
 }
 
 #[pymethods]
@@ -47,7 +49,14 @@ impl Tracker {
         let (x, y, w, h) = rect;
         let spec = TrackSpec::new(Rect::new(x, y, w, h), Moment::Frame(0));
         let tracker = tracker::Tracker::new(&[spec]);
-        Self(Ranked::new(Following { tracker, frames: 0, last_ns: None, size: None, corrected: None }))
+        Self(Ranked::new(Following {
+            tracker,
+            frames: 0,
+            last_ns: None,
+            size: None,
+            corrected: None,
+            spare: Vec::new(),
+        }))
     }
 
     /// Follows the box into the next frame. None while the box is flat: nothing can be learnt of it.
@@ -81,7 +90,7 @@ impl Tracker {
 
 impl Following {
     fn step(&mut self, pixels: Pixels, pts_ns: Option<u64>) -> Result<Option<Track>> {
-        let Self { tracker, frames, last_ns, size, corrected } = self;
+        let Self { tracker, frames, last_ns, size, corrected, spare } = self;
         let format = pixels.format();
         match *size {
             None => tracker.check(format.size)?,
@@ -90,11 +99,12 @@ impl Following {
         }
         *size = Some(format.size);
         let meta = FrameMeta { index: *frames, pts_ns, duration_ns: None, arrived: Instant::now() };
+        let picture = Arc::new(pixels.into_coloured_picture(std::mem::take(spare))?);
         let frame = Frame {
             meta,
             circumstances: Circumstances::default(),
             format: Arc::new(format),
-            picture: Arc::new(pixels.into_coloured_picture()?),
+            picture: picture.clone(),
         };
         if let Some(rect) = corrected.take() {
             let order = Order::Correct { id: ID, rect, at: None };
@@ -102,6 +112,10 @@ impl Following {
         }
         let mut tracks = Vec::new();
         tracker.step(&frame, &[], &mut tracks);
+        drop(frame);
+        if let Ok(picture) = Arc::try_unwrap(picture) {
+            *spare = picture.into_planes();
+        }
         *frames += 1;
         *last_ns = pts_ns.or(*last_ns);
         Ok(tracks.pop())

@@ -1,6 +1,7 @@
 //! From a video's colours to those of a screen, and back.
 
 use crate::frame::{Frame, Plane, Rect, Size, VideoFormat};
+use crate::simd::Level;
 
 /// Luma of limited range at full range: `clamp(round((luma - 16) * 255 / 219))`.
 pub const fn expanded(luma: u8) -> u8 {
@@ -89,6 +90,77 @@ pub fn of_rgb([r, g, b]: [u8; 3]) -> [u8; 3] {
     [luma_of([r, g, b]), cb, cr]
 }
 
+/// Pixels that are converted together.
+const TOGETHER: usize = 64;
+
+/// Writes luma, Cb and Cr of pixels that lie as OpenCV has them, three bytes each: blue, green, red. See
+/// [`of_rgb`].
+///
+/// # Panics
+/// If there are not as many bytes in each plane as pixels.
+pub fn of_bgr(pixels: &[u8], planes: [&mut [u8]; 3]) {
+    let [luma, cb, cr] = planes;
+    convert_bgr(pixels, [luma, cb, cr], |colours| {
+        let mut converted = [[0; TOGETHER]; 3];
+        let [luma, cb, cr] = &mut converted;
+        for at in 0..TOGETHER {
+            [luma[at], cb[at], cr[at]] = of_rgb(colours.map(|colour| colour[at]));
+        }
+        converted
+    });
+}
+
+/// Writes the luma of pixels that lie as [`of_bgr`] has them.
+///
+/// # Panics
+/// As there.
+pub fn luma_of_bgr(pixels: &[u8], luma: &mut [u8]) {
+    convert_bgr(pixels, [luma], |colours| {
+        let mut luma = [0; TOGETHER];
+        for (at, luma) in luma.iter_mut().enumerate() {
+            *luma = luma_of(colours.map(|colour| colour[at]));
+        }
+        [luma]
+    });
+}
+
+/// Writes what `convert` makes of red, green and blue.
+#[inline(always)]
+fn convert_bgr<const PLANES: usize>(
+    pixels: &[u8],
+    mut planes: [&mut [u8]; PLANES],
+    convert: impl Fn([&[u8; TOGETHER]; 3]) -> [[u8; TOGETHER]; PLANES],
+) {
+    let count = pixels.len() / 3;
+    assert!(planes.iter().all(|plane| plane.len() == count), "planes of {count} pixels");
+    Level::best().run(
+        #[inline(always)]
+        || {
+            let mut first = 0;
+            for pixels in pixels.chunks(3 * TOGETHER) {
+                let own = pixels.len() / 3;
+                let mut whole = [0; 3 * TOGETHER];
+                let packed = if let Some(packed) = pixels.first_chunk() {
+                    packed
+                } else {
+                    whole[..pixels.len()].copy_from_slice(pixels);
+                    &whole
+                };
+                let mut colours = [[0; TOGETHER]; 3];
+                let [blue, green, red] = &mut colours;
+                for at in 0..TOGETHER {
+                    (blue[at], green[at], red[at]) = (packed[3 * at], packed[3 * at + 1], packed[3 * at + 2]);
+                }
+                let converted = convert([&colours[2], &colours[1], &colours[0]]);
+                for (plane, converted) in planes.iter_mut().zip(&converted) {
+                    plane[first..][..own].copy_from_slice(&converted[..own]);
+                }
+                first += own;
+            }
+        },
+    );
+}
+
 /// Luma, Cb and Cr of a frame as planes of its own size.
 pub fn planes(frame: &Frame) -> [Plane; 3] {
     let VideoFormat { size, pixels, .. } = *frame.format;
@@ -169,6 +241,23 @@ mod tests {
     impl Picture for Planes {
         fn plane(&self, index: usize) -> PlaneRef<'_> {
             self.0[index].as_ref()
+        }
+    }
+
+    #[test]
+    fn rows_of_any_length_are_converted_as_their_pixels() {
+        for count in [0, 1, 63, 64, 65, 191, 1280] {
+            let pixels: Vec<u8> = (0..3 * count).map(|i| (i * i * 31 % 256) as u8).collect();
+            let mut planes = [(); 3].map(|()| vec![0xA5; count]);
+            let mut luma = vec![0xA5; count];
+            luma_of_bgr(&pixels, &mut luma);
+            let [y, cb, cr] = &mut planes;
+            of_bgr(&pixels, [y, cb, cr]);
+            for (at, &[blue, green, red]) in pixels.as_chunks::<3>().0.iter().enumerate() {
+                let expected = of_rgb([red, green, blue]);
+                assert_eq!([0, 1, 2].map(|plane| planes[plane][at]), expected, "{at} of {count}");
+                assert_eq!(luma[at], expected[0]);
+            }
         }
     }
 
