@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import numpy.typing as npt
 
@@ -28,7 +32,7 @@ def main() -> None:
     mask = np.full(part.shape, 255, np.uint8)
     parts = lockon.Template(part, "part", mask), lockon.Template(scene[:20, :20], "corner")
     matcher = lockon.Matcher(parts, scales=(0.9, 1.1, 1.1), angles=(0, 90, 90), search="auto", device="cpu", threads=1)
-    assert [found.template for found in matcher(scene)] == ["part", "corner"]
+    assert [one.template for one in matcher(scene)] == ["part", "corner"]
     searched_on: str | None = matcher.device
     print(searched_on)
 
@@ -50,6 +54,19 @@ def main() -> None:
     is_found: bool
     is_found, whole = other.update(scene)
     assert is_found and whole[2] > 0
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "results.jsonl"
+        at = {"x": 1, "y": 2, "w": 3, "h": 4, "cx": 2.5, "cy": 4.0}
+        found = {"template": "part", **at, "score": 0.9, "scale": 1.0, "angle": 0.0}
+        frame = {"type": "frame", "frame": 0, "pts_ns": 40_000_000, "matches": [found], "tracks": []}
+        path.write_text(json.dumps({"type": "run"}) + "\n" + json.dumps(frame) + "\n")
+        results: lockon.Results = lockon.read_results(path)
+        first: lockon.FrameRecord = results[0]
+        seconds: float | None = first.seconds
+        rows: list[lockon.MatchRow] = results.matches()
+        tracks: list[lockon.TrackRow] = results.tracks()
+        assert seconds == 0.04 and rows[0].score == 0.9 and tracks == [] and results.summary is None
 
     for gpu in lockon.devices():
         print(gpu.device, gpu.name, gpu.memory, gpu.why_not)

@@ -9,8 +9,8 @@ The same pixels give the same numbers on every processor and GPU, with any numbe
 ``lockon``. All work is done without Python's global lock, and every object may be used from many threads: calls to one
 object take turns. After a fork the child may use what the parent made, unless another thread was using it then.
 
-Errors: ``TypeError`` if an argument is not a numpy array of uint8, ``ValueError`` if a value is out of range or does not fit,
-``DeviceError`` if a device is missing or has failed, ``MemoryError`` if there is too little memory.
+Errors: ``TypeError`` if an argument is not a numpy array of uint8, ``ValueError`` if a value is out of range or does
+not fit, ``DeviceError`` if a device is missing or has failed, ``MemoryError`` if there is too little memory.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from . import _lockon
 from ._lockon import DeviceError, __version__
+from ._results import FrameRecord, MatchRow, Results, TrackRow, read_results
 
 Picture = npt.NDArray[Any]
 """A numpy array of uint8; see the module's documentation."""
@@ -34,18 +35,23 @@ __all__ = [
     "Device",
     "DeviceError",
     "Devices",
+    "FrameRecord",
     "Match",
+    "MatchRow",
     "Matcher",
     "Matches",
     "Picture",
+    "Results",
     "Steps",
     "Template",
     "Track",
+    "TrackRow",
     "Tracker",
     "TrackerCV",
     "__version__",
     "devices",
     "match",
+    "read_results",
     "score_map",
     "threshold",
 ]
@@ -97,8 +103,8 @@ class Template(NamedTuple):
     pixels: Picture
     """Its picture, at most 4096 pixels on a side; not flat."""
     name: Optional[str] = None
-    """The name of its matches; without one it gets ``template``, ``template 2`` and so on. Templates of one name count as
-    one: ``max_matches`` is for all of them."""
+    """The name of its matches; without one it gets ``template``, ``template 2`` and so on. Templates of one name count
+    as one: ``max_matches`` is for all of them."""
     mask: Optional[Picture] = None
     """A picture of the same size: only pixels of 128 or more count."""
 

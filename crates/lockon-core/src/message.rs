@@ -127,6 +127,8 @@ mod tests {
             Message::new("use a smaller {} if it is not 1, or {}", [Setting::named("depth"), ON_CPU]);
         assert_eq!(message.to_string(), "use a smaller --depth if it is not 1, or --backend cpu");
         assert_eq!(message.told(Dialect::Properties), "use a smaller depth if it is not 1, or backend=cpu");
+        let told = message.told(Dialect::Arguments);
+        assert_eq!(told, "use a smaller depth if it is not 1, or device=\"cpu\"");
         let message = message.and(Message::new(" and no {}", [Setting::named("kernel")]));
         assert!(message.told(Dialect::Properties).ends_with("or backend=cpu and no kernel"));
         assert!(message.names(&ON_CPU) && !message.names(&Setting::named("backend")));

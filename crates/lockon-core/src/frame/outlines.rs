@@ -42,7 +42,7 @@ pub struct Edge {
     pub x: u16,
     /// And down.
     pub y: u16,
-    /// Of [`DIRECTIONS`].
+    /// From 0, less than [`DIRECTIONS`].
     pub direction: u8,
 }
 
@@ -63,12 +63,12 @@ impl Outline {
         ((width - self.width) / 2 + 1, (height - self.height) / 2 + 1)
     }
 
-    /// Rows of places of which the best is kept for each column, the first of equal ones.
+    /// Rows in a band. Of each band, the best place of each column is kept, the first of equal ones.
     pub fn band(&self) -> usize {
         (self.height / 4).clamp(2, 255)
     }
 
-    /// Of those that are kept, none is given that lies within so many columns and rows of a better one.
+    /// Columns and rows between places: a place as near to a better one is left out.
     pub fn apart(&self) -> (usize, usize) {
         (self.width / 4, self.height / 4)
     }

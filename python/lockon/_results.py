@@ -1,0 +1,126 @@
+"""Reads the results files of the program."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Dict, List, NamedTuple, Optional, Union
+
+
+class MatchRow(NamedTuple):
+    """A match in a frame of a video; the fields after ``pts_ns`` are those of :class:`lockon.Match`."""
+
+    frame: int
+    pts_ns: Optional[int]
+    template: str
+    x: int
+    y: int
+    w: int
+    h: int
+    score: float
+    scale: float
+    angle: float
+    cx: float
+    cy: float
+
+
+class TrackRow(NamedTuple):
+    """A track in a frame of a video; the fields from ``state`` on are those of :class:`lockon.Track`."""
+
+    frame: int
+    pts_ns: Optional[int]
+    id: int
+    """The track's number, from 1."""
+    name: Optional[str]
+    """The name that its box was given."""
+    template: Optional[str]
+    """The template that found it, or the class of its detection."""
+    state: str
+    x: float
+    y: float
+    w: float
+    h: float
+    score: float
+    second_peak_ratio: float
+
+
+class FrameRecord(NamedTuple):
+    """The results of a frame."""
+
+    frame: int
+    """Its number in the video, from 0; a missing number is a dropped frame."""
+    pts_ns: Optional[int]
+    """Its presentation time in nanoseconds, where the video has one."""
+    picture: Optional[str]
+    """The picture file that it came from, where the input was pictures."""
+    matches: List[MatchRow]
+    tracks: List[TrackRow]
+    foreground: Optional[float]
+    """The share of white pixels, from 0 to 1, of a threshold."""
+
+    @property
+    def seconds(self) -> Optional[float]:
+        """Its presentation time in seconds."""
+        return None if self.pts_ns is None else self.pts_ns / 1e9
+
+
+class Results(List[FrameRecord]):
+    """The frames of a results file, in order. ``pandas.DataFrame(results.tracks())`` is a table."""
+
+    run: Dict[str, Any]
+    """The record at the beginning of the file: input, device, options."""
+    summary: Optional[Dict[str, Any]]
+    """The record at its end; None if the run has not ended, or was ended by force."""
+
+    def matches(self) -> List[MatchRow]:
+        """The matches of all frames."""
+        return [match for frame in self for match in frame.matches]
+
+    def tracks(self) -> List[TrackRow]:
+        """The tracks of all frames."""
+        return [track for frame in self for track in frame.tracks]
+
+
+def read_results(path: Union[str, "os.PathLike[str]"]) -> Results:
+    """Reads a file that ``lockon run --results FILE.jsonl`` has written, also one that is still written to: a last line
+    that is not complete is left out.
+
+    :raises OSError: if it cannot be read
+    :raises ValueError: if it is no such file, with the number of the line
+    """
+    results, is_first = Results(), True
+    results.run, results.summary = {}, None
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                record = json.loads(line)
+                kind = record["type"]
+                if is_first and kind != "run":
+                    raise ValueError("the first record is not a run's")
+                if kind == "frame":
+                    results.append(_frame(record))
+                elif kind == "run":
+                    results.run = record
+                elif kind == "summary":
+                    results.summary = record
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                if not line.endswith("\n") and not is_first:
+                    break
+                raise ValueError(
+                    f"{os.fspath(path)}:{number}: no line of a results file of lockon (.jsonl): {error}"
+                ) from error
+            is_first = False
+    if is_first:
+        raise ValueError(f"{os.fspath(path)}: the file is empty")
+    return results
+
+
+def _frame(record: Dict[str, Any]) -> FrameRecord:
+    at = record["frame"], record.get("pts_ns")
+    matches = [MatchRow(*at, *(match[field] for field in MatchRow._fields[2:])) for match in record["matches"]]
+    tracks = []
+    for track in record["tracks"]:
+        rest = (track[field] for field in TrackRow._fields[5:])
+        tracks.append(TrackRow(*at, track["id"], track.get("name"), track.get("template"), *rest))
+    foreground = record["threshold"]["foreground"] if "threshold" in record else None
+    return FrameRecord(*at, record.get("picture"), matches, tracks, foreground)
