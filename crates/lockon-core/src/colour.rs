@@ -99,15 +99,7 @@ const TOGETHER: usize = 64;
 /// # Panics
 /// If there are not as many bytes in each plane as pixels.
 pub fn of_bgr(pixels: &[u8], planes: [&mut [u8]; 3]) {
-    let [luma, cb, cr] = planes;
-    convert_bgr(pixels, [luma, cb, cr], |colours| {
-        let mut converted = [[0; TOGETHER]; 3];
-        let [luma, cb, cr] = &mut converted;
-        for at in 0..TOGETHER {
-            [luma[at], cb[at], cr[at]] = of_rgb(colours.map(|colour| colour[at]));
-        }
-        converted
-    });
+    convert(pixels, planes, |[b, g, r]| of_rgb([r, g, b]));
 }
 
 /// Writes the luma of pixels that lie as [`of_bgr`] has them.
@@ -115,21 +107,30 @@ pub fn of_bgr(pixels: &[u8], planes: [&mut [u8]; 3]) {
 /// # Panics
 /// As there.
 pub fn luma_of_bgr(pixels: &[u8], luma: &mut [u8]) {
-    convert_bgr(pixels, [luma], |colours| {
-        let mut luma = [0; TOGETHER];
-        for (at, luma) in luma.iter_mut().enumerate() {
-            *luma = luma_of(colours.map(|colour| colour[at]));
-        }
-        [luma]
+    convert(pixels, [luma], |[b, g, r]| [luma_of([r, g, b])]);
+}
+
+/// As [`luma_of_bgr`], of red, green and blue.
+#[cfg(feature = "pictures")]
+pub(crate) fn luma_of_rgb(pixels: &[u8], luma: &mut [u8]) {
+    convert(pixels, [luma], |pixel| [luma_of(pixel)]);
+}
+
+/// Writes Cb and Cr of red, green and blue.
+#[cfg(feature = "pictures")]
+pub(crate) fn chroma_of_rgb(pixels: &[u8], chroma: [&mut [u8]; 2]) {
+    convert(pixels, chroma, |pixel| {
+        let [_, cb, cr] = of_rgb(pixel);
+        [cb, cr]
     });
 }
 
-/// Writes what `convert` makes of red, green and blue.
+/// Writes for each pixel of three bytes what `of_pixel` makes of these, a byte in each plane.
 #[inline(always)]
-fn convert_bgr<const PLANES: usize>(
+fn convert<const PLANES: usize>(
     pixels: &[u8],
     mut planes: [&mut [u8]; PLANES],
-    convert: impl Fn([&[u8; TOGETHER]; 3]) -> [[u8; TOGETHER]; PLANES],
+    of_pixel: impl Fn([u8; 3]) -> [u8; PLANES],
 ) {
     let count = pixels.len() / 3;
     assert!(planes.iter().all(|plane| plane.len() == count), "planes of {count} pixels");
@@ -146,12 +147,19 @@ fn convert_bgr<const PLANES: usize>(
                     whole[..pixels.len()].copy_from_slice(pixels);
                     &whole
                 };
-                let mut colours = [[0; TOGETHER]; 3];
-                let [blue, green, red] = &mut colours;
+                // Taken apart first: these loops are vectors then.
+                let mut bytes = [[0; TOGETHER]; 3];
+                let [a, b, c] = &mut bytes;
                 for at in 0..TOGETHER {
-                    (blue[at], green[at], red[at]) = (packed[3 * at], packed[3 * at + 1], packed[3 * at + 2]);
+                    (a[at], b[at], c[at]) = (packed[3 * at], packed[3 * at + 1], packed[3 * at + 2]);
                 }
-                let converted = convert([&colours[2], &colours[1], &colours[0]]);
+                let mut converted = [[0; TOGETHER]; PLANES];
+                for at in 0..TOGETHER {
+                    let values = of_pixel([bytes[0][at], bytes[1][at], bytes[2][at]]);
+                    for (plane, value) in converted.iter_mut().zip(values) {
+                        plane[at] = value;
+                    }
+                }
                 for (plane, converted) in planes.iter_mut().zip(&converted) {
                     plane[first..][..own].copy_from_slice(&converted[..own]);
                 }

@@ -10,11 +10,10 @@ use image::error::{ImageFormatHint, UnsupportedError, UnsupportedErrorKind};
 use image::{AnimationDecoder, ColorType, DynamicImage, ImageDecoder, ImageFormat, ImageReader};
 use sha2::{Digest, Sha256};
 
-use crate::colour::{self, Conversion, luma_of};
+use crate::colour::{self, Conversion};
 use crate::error::{Error, Result};
 use crate::files;
 use crate::frame::{Plane, PlaneRef, Rect, Size};
-use crate::simd::Level;
 use crate::text;
 
 use jpeg::Completed;
@@ -357,17 +356,9 @@ impl Still {
         if let Some(rgb) = &self.rgb {
             let (cb, cr) = planes[plane..].split_at_mut(plane);
             let to = cb.chunks_exact_mut(stride).zip(cr.chunks_exact_mut(stride));
-            // Without vectors this takes as long as decoding.
-            Level::best().run(
-                #[inline(always)]
-                || {
-                    for (row, (cb, cr)) in rgb.chunks_exact(3 * width).zip(to) {
-                        for (&pixel, (cb, cr)) in row.as_chunks::<3>().0.iter().zip(cb.iter_mut().zip(cr)) {
-                            [_, *cb, *cr] = colour::of_rgb(pixel);
-                        }
-                    }
-                },
-            );
+            for (row, (cb, cr)) in rgb.chunks_exact(3 * width).zip(to) {
+                colour::chroma_of_rgb(row, [&mut cb[..width], &mut cr[..width]]);
+            }
         }
         planes
     }
@@ -375,14 +366,7 @@ impl Still {
 
 fn luma_of_all(rgb: &[u8]) -> Vec<u8> {
     let mut luma = vec![0; rgb.len() / 3];
-    Level::best().run(
-        #[inline(always)]
-        || {
-            for (luma, &pixel) in luma.iter_mut().zip(rgb.as_chunks::<3>().0) {
-                *luma = luma_of(pixel);
-            }
-        },
-    );
+    colour::luma_of_rgb(rgb, &mut luma);
     luma
 }
 
@@ -703,6 +687,7 @@ mod tests {
     use image::metadata::Orientation;
 
     use super::*;
+    use crate::colour::luma_of;
 
     #[test]
     fn small_pictures_of_a_box_stay_inside_the_frame() {
