@@ -6,12 +6,10 @@ use lockon_core::colour;
 use lockon_core::error::Result;
 use lockon_core::frame::{Picture, PixelFormat, Plane, PlaneRef, Size, VideoFormat};
 use lockon_core::memory;
+use lockon_core::still::MAX_PIXELS;
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-
-/// As many as a picture in a file may have.
-const MOST_PIXELS: usize = 1 << 27;
 
 /// The pixels of an array of shape (height, width), or (height, width, 3) in the order blue, green, red.
 ///
@@ -72,9 +70,9 @@ impl Pixels {
         if height == 0 || width == 0 {
             return Err(PyValueError::new_err(format!("{name} has the shape {shown}: it has no pixels")));
         }
-        if height.checked_mul(width).is_none_or(|pixels| pixels > MOST_PIXELS) {
+        if height.checked_mul(width).is_none_or(|pixels| pixels as u64 > MAX_PIXELS) {
             return Err(PyValueError::new_err(format!(
-                "{name} has the shape {shown}: at most {MOST_PIXELS} pixels can be read"
+                "{name} has the shape {shown}: at most {MAX_PIXELS} pixels can be read"
             )));
         }
         let colour = if has_colours { strides[2] } else { 0 };
@@ -132,9 +130,13 @@ impl Pixels {
         room
     }
 
+    fn new_plane(&self) -> Result<Plane> {
+        Ok(Plane::from_vec(memory::filled("a picture", self.size.area(), 0)?, self.size))
+    }
+
     /// Luma in a plane of its own.
     pub(crate) fn to_luma(&self) -> Result<Plane> {
-        let mut luma = Plane::from_vec(memory::filled("a picture", self.size.area(), 0)?, self.size);
+        let mut luma = self.new_plane()?;
         if let Some(there) = self.luma_there() {
             luma.as_mut().copy_from(there);
             return Ok(luma);
@@ -164,11 +166,9 @@ impl Pixels {
         if !self.has_colours {
             return self.into_picture();
         }
-        let plane =
-            || memory::filled("a picture", self.size.area(), 0).map(|data| Plane::from_vec(data, self.size));
         let mut planes = match <[Plane; 3]>::try_from(spare) {
             Ok(planes) if planes[0].size() == self.size => planes,
-            _ => [plane()?, plane()?, plane()?],
+            _ => [self.new_plane()?, self.new_plane()?, self.new_plane()?],
         };
         let [mut luma, mut cb, mut cr] = planes.each_mut().map(Plane::as_mut);
         let mut room = Vec::new();

@@ -11,6 +11,7 @@ use lockon_core::control::Control;
 use lockon_core::error::{DeviceFault, Error, Result};
 use lockon_core::frame::{FrameMeta, Picture, Rect, Size};
 use lockon_core::locks::Ranked;
+use lockon_core::message::Message;
 use lockon_core::results::Match;
 use lockon_core::search::Search;
 use lockon_core::template::{Bank, Template};
@@ -23,7 +24,7 @@ use rayon::ThreadPool;
 use crate::array::{ArrayPicture, Pixels};
 use crate::device;
 use crate::failure::exception;
-use crate::process::Owned;
+use crate::process::{ForSize, Owned};
 
 /// The fields of `lockon.Match`.
 type Row = (String, usize, usize, usize, usize, f64, f64, f64, f64, f64);
@@ -33,11 +34,10 @@ type Row = (String, usize, usize, usize, usize, f64, f64, f64, f64, f64);
 pub(crate) struct Matcher {
     search: Search,
     options: Options,
-    /// Ready for pictures of one size.
-    opened: Ranked<Option<Owned<(Size, Opened)>>, 5>,
+    opened: ForSize<Opened>,
 }
 
-/// A search, ready for pictures of one size.
+/// A search of pictures of one size.
 enum Opened {
     /// The CPU, on the thread that calls, or on a pool of more: pictures are read where they lie.
     Cpu(Box<OnCpu>),
@@ -86,7 +86,7 @@ impl Matcher {
             Ok(search)
         });
         let search = made.map_err(exception)?;
-        Ok(Self { search, options, opened: Ranked::default() })
+        Ok(Self { search, options, opened: ForSize::default() })
     }
 
     /// The matches in a picture, as tuples of `lockon.Match`.
@@ -98,30 +98,19 @@ impl Matcher {
 
     /// The device of the last search; none before.
     fn device(&self, py: Python<'_>) -> Option<String> {
-        py.detach(|| {
-            let mut opened = self.opened.lock();
-            let (_, opened) = opened.as_mut()?.get()?;
-            Some(match opened {
-                Opened::Cpu(own) if own.matcher.threads() == 1 => "CPU, 1 thread".into(),
-                Opened::Cpu(own) => format!("CPU, {} threads", own.matcher.threads()),
-                Opened::Device(device) => device.describe().name,
-            })
-        })
+        let name = |opened: &Opened| match opened {
+            Opened::Cpu(own) if own.matcher.threads() == 1 => "CPU, 1 thread".into(),
+            Opened::Cpu(own) => format!("CPU, {} threads", own.matcher.threads()),
+            Opened::Device(device) => device.describe().name,
+        };
+        py.detach(|| self.opened.look(name))
     }
 }
 
 impl Matcher {
     fn try_find(&self, picture: Arc<ArrayPicture>) -> Result<Vec<Row>> {
         let size = picture.luma().size();
-        let mut opened = self.opened.lock();
-        let is_open = opened.as_mut().and_then(Owned::get).is_some_and(|(own, _)| *own == size);
-        if !is_open {
-            // Ended before the next one takes memory.
-            *opened = None;
-            *opened = Some(Owned::new((size, self.open(size)?)));
-        }
-        let Some((_, there)) = opened.as_mut().and_then(Owned::get) else { return Ok(Vec::new()) };
-        let found = match there {
+        let search = |opened: &mut Opened| match opened {
             Opened::Cpu(own) => {
                 let OnCpu { matcher, roi, pool } = &mut **own;
                 let (mut matches, limits) = (Vec::new(), &self.search.limits);
@@ -132,20 +121,17 @@ impl Matcher {
                 };
                 ran.map(|()| matches)
             }
-            Opened::Device(device) => search_on(&mut **device, picture),
+            Opened::Device(device) => Ok(find(&mut **device, picture)?.matches),
         };
-        if found.is_err() {
-            // It may not be of use any more: the next call opens another one.
-            *opened = None;
-        }
-        Ok(found?.into_iter().map(row).collect())
+        let matches = self.opened.with(size, || self.open(size), search)?;
+        Ok(matches.into_iter().map(row).collect())
     }
 
     fn open(&self, size: Size) -> Result<Opened> {
         let Self { search, options, .. } = self;
         search.check(size)?;
         let Some(sought) = search.sought() else {
-            return Err(Error::Settings(lockon_core::message::Message::new("there are no templates", [])));
+            return Err(Error::Settings(Message::new("there are no templates", [])));
         };
         let standing = Standing::new(size);
         if sought.asked() != SearchMethod::Exhaustive {
@@ -189,11 +175,6 @@ pub(crate) fn pool(threads: usize) -> Result<Arc<ThreadPool>> {
 fn prepared(name: &str, luma: &Pixels, mask: Option<Pixels>) -> Result<Template> {
     let mask = mask.map(|mask| mask.to_luma()).transpose()?;
     Template::new(name, luma.to_luma()?, mask.as_ref())
-}
-
-/// Searches one picture on a device.
-fn search_on(device: &mut dyn Backend, picture: Arc<ArrayPicture>) -> Result<Vec<Match>> {
-    Ok(find(device, picture)?.matches)
 }
 
 /// Returns the findings of a device in one picture.

@@ -7,7 +7,6 @@ use lockon_core::backend::{Backend, Options, Standing};
 use lockon_core::config::ThresholdSpec;
 use lockon_core::error::Result;
 use lockon_core::frame::{Plane, Size};
-use lockon_core::locks::Ranked;
 use lockon_run::backend;
 use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
@@ -17,15 +16,14 @@ use crate::array::{ArrayPicture, Pixels};
 use crate::device;
 use crate::failure::exception;
 use crate::matcher;
-use crate::process::Owned;
+use crate::process::ForSize;
 
 /// A threshold of one picture after the other.
 #[pyclass(frozen, module = "lockon._lockon")]
 pub(crate) struct Thresholder {
     spec: ThresholdSpec,
     options: Options,
-    /// Ready for pictures of one size.
-    opened: Ranked<Option<Owned<(Size, Opened)>>, 5>,
+    opened: ForSize<Opened>,
 }
 
 enum Opened {
@@ -38,7 +36,7 @@ impl Thresholder {
     #[new]
     fn new(spec: &str, device: &str, threads: Option<usize>) -> PyResult<Self> {
         let spec = spec.parse().map_err(exception)?;
-        Ok(Self { spec, options: device::options(device, threads)?, opened: Ranked::default() })
+        Ok(Self { spec, options: device::options(device, threads)?, opened: ForSize::default() })
     }
 
     /// The thresholded picture: 255 where it is foreground, else 0.
@@ -54,26 +52,18 @@ impl Thresholder {
 impl Thresholder {
     fn try_run(&self, picture: Arc<ArrayPicture>) -> Result<Vec<u8>> {
         let size = picture.luma().size();
-        let mut opened = self.opened.lock();
-        let is_open = opened.as_mut().and_then(Owned::get).is_some_and(|(own, _)| *own == size);
-        if !is_open {
-            *opened = None;
-            *opened = Some(Owned::new((size, self.open(size)?)));
-        }
-        let Some((_, there)) = opened.as_mut().and_then(Owned::get) else { return Ok(Vec::new()) };
-        let found = match there {
+        let work = |opened: &mut Opened| match opened {
             Opened::Cpu(thresholder, pool) => {
                 let mut mask = Plane::new(size);
                 pool.install(|| thresholder.run(picture.luma(), &mut mask));
-                return Ok(mask.into_vec());
+                Ok(mask.into_vec())
             }
-            Opened::Device(device) => matcher::find(&mut **device, picture),
+            Opened::Device(device) => {
+                let mask = matcher::find(&mut **device, picture)?.mask;
+                Ok(mask.map_or_else(Vec::new, |mask| mask.plane(0).to_plane().into_vec()))
+            }
         };
-        if found.is_err() {
-            *opened = None;
-        }
-        let mask = found?.mask;
-        Ok(mask.map_or_else(Vec::new, |mask| mask.plane(0).to_plane().into_vec()))
+        self.opened.with(size, || self.open(size), work)
     }
 
     fn open(&self, size: Size) -> Result<Opened> {

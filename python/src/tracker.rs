@@ -68,9 +68,8 @@ impl Tracker {
                 "frame has a side of {longest} pixels; at most {LONGEST} can be followed in"
             )));
         }
-        let following = || self.0.lock();
         let tracked = frame.py().detach(|| {
-            let mut following = following();
+            let mut following = self.0.lock();
             if let (Some(now), Some(last)) = (pts_ns, following.last_ns)
                 && now <= last
             {
