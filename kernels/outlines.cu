@@ -35,7 +35,7 @@ struct Outline {
   // The first of its edges, and their number.
   int first;
   int edges;
-  // Places across and down, and rows of places of which the best is kept.
+  // Places across and down, and rows in a band, of which the best place of each column is kept.
   int columns;
   int rows;
   int band;
@@ -85,11 +85,11 @@ __device__ __forceinline__ unsigned turned(unsigned bits, int by) { return (bits
 // (columns / MATCH_BLOCK, bands, outlines) of the largest, block MATCH_BLOCK.
 extern "C" __global__ void match_outlines(const unsigned char* near, int width, const Outline* outlines,
                                           const Edge* edges, unsigned short* bests) {
-  // Of each edge: its place from that of the outline, and the directions of each response.
+  // The offset of each edge from the outline's place, and the directions of each response.
   __shared__ int2 prepared[MOST_EDGES];
   const Outline outline = outlines[blockIdx.z];
   const int band = blockIdx.y, first = band * outline.band;
-  // Of smaller outlines than the largest some blocks have no places; whole blocks end here, so none waits below.
+  // Some blocks have no places where an outline is smaller than the largest. Whole blocks end here: none waits below.
   if (first >= outline.rows || blockIdx.x * MATCH_BLOCK >= outline.columns) return;
   if (threadIdx.x < outline.edges) {
     const Edge edge = edges[outline.first + threadIdx.x];

@@ -751,7 +751,7 @@ mod tests {
         surface::Grid { plane, first, step, columns, rows, side, turn, groups, across, index, at }
     }
 
-    /// Of all sizes up to the picture's, whose edges lie anywhere; one has none.
+    /// Outlines of all sizes up to the picture's, whose edges lie anywhere; one has none.
     fn random_outlines(random: &mut Random, size: Size) -> Vec<Outline> {
         let outline = |index: usize| {
             let (width, height) = (1 + random.below(size.width), 1 + random.below(size.height));

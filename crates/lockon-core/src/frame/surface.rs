@@ -44,7 +44,7 @@ pub trait Surface: Any + Send + Sync {
         None
     }
 
-    /// What finds outlines in this picture where it lies; `None` if the device cannot.
+    /// The search for outlines in this picture on its device; `None` if the device has none.
     fn outline_finder(&self) -> Option<&dyn OutlineFinder> {
         None
     }

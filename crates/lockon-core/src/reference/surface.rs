@@ -78,7 +78,7 @@ pub fn find_outline(
         for column in 0..columns {
             let band = (first..rows.min(first + outline.band())).rev();
             let best = band.map(|row| Peak { score: score(row, column), row, column });
-            // Of equal ones the last, which is the first row.
+            // `max_by_key` takes the last of equal ones, which is the first row.
             kept.extend(best.max_by_key(|peak| peak.score).filter(|peak| peak.score > 0));
         }
     }

@@ -82,7 +82,7 @@ pub(super) struct Place {
 /// The edges of a picture; keeps its memory.
 pub(super) struct Outlines {
     level: Level,
-    /// Of the picture.
+    /// The picture's.
     size: (usize, usize),
     /// Pixels of the frame to one of the picture; 0 if nothing is known of this frame.
     factor: usize,
@@ -566,7 +566,7 @@ mod tests {
         let picture = picture(at);
         for level in Level::available() {
             let mut outlines = Outlines { level, responses: vec![99; 7], ..Outlines::new() };
-            // Of the picture before nothing may be left.
+            // Nothing may be left of the picture before.
             outlines.see(
                 &Small::new(WIDTH, HEIGHT, (0..WIDTH * HEIGHT).map(|i| (i * i % 251) as u8).collect()),
                 4,

@@ -90,7 +90,7 @@ pub(super) struct Proposals {
     /// The outlines made so far, and what of: the number of views ever taken, and the box's size.
     outlines: Vec<(Key, Option<Outline>)>,
     outlines_of: (u32, f64, f64),
-    /// Those that are looked for in a frame, as indices of `outlines`, their boxes, and where they are seen.
+    /// The outlines of a frame's search, as indices of `outlines`, with their boxes; and the places found.
     wanted: Vec<(usize, Window)>,
     found: Vec<(usize, Place)>,
     sums: Vec<f32>,
