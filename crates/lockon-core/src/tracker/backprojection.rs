@@ -16,6 +16,10 @@ const SIDE: usize = 128;
 /// Rows and columns of sums.
 const CORNERS: usize = SIDE + 1;
 
+/// Samples or rows that are taken in together.
+const AT_ONCE: usize = 4;
+const _: () = assert!(SIDE.is_multiple_of(AT_ONCE) && SIDE * SIDE <= u16::MAX as usize);
+
 /// How often a colour of the frame counts against the target's.
 const FRAME_WEIGHT: f32 = 3.0;
 /// Added to both, so that a colour that is rare in both decides nothing.
@@ -49,12 +53,16 @@ impl Histogram {
 
     fn count(&mut self, patch: &Patch) {
         self.colours.bins(patch, &mut self.bins);
-        let mut counts = [0_u32; BINS];
-        for &bin in &self.bins {
-            counts[usize::from(bin)] += 1;
+        // Samples beside each other are often in one bin, and a count would wait for the one before.
+        let mut counts = [[0_u16; BINS]; AT_ONCE];
+        for bins in self.bins.as_chunks::<AT_ONCE>().0 {
+            for (counts, &bin) in counts.iter_mut().zip(bins) {
+                counts[usize::from(bin)] += 1;
+            }
         }
-        for (share, count) in self.shares.iter_mut().zip(counts) {
-            *share = count as f32 / (SIDE * SIDE) as f32;
+        for (bin, share) in self.shares.iter_mut().enumerate() {
+            let count: u16 = counts.iter().map(|counts| counts[bin]).sum();
+            *share = f32::from(count) / (SIDE * SIDE) as f32;
         }
     }
 }
@@ -94,12 +102,21 @@ impl FrameColours {
         }
         sums.clear();
         sums.resize(CORNERS * CORNERS, 0.0);
-        for (y, row) in bins.chunks_exact(SIDE).enumerate() {
-            let mut sum = 0.0;
-            let (above, below) = sums[y * CORNERS..][..2 * CORNERS].split_at_mut(CORNERS);
-            for (&bin, (below, above)) in row.iter().zip(below[1..].iter_mut().zip(&above[1..])) {
-                sum += of_bins[usize::from(bin)];
-                *below = above + sum;
+        for (first, rows) in bins.as_chunks::<SIDE>().0.as_chunks::<AT_ONCE>().0.iter().enumerate() {
+            // Each addition waits for the one before in its row.
+            let (mut sum, mut of_rows) = ([0.0; AT_ONCE], [[0.0; SIDE]; AT_ONCE]);
+            for x in 0..SIDE {
+                for row in 0..AT_ONCE {
+                    sum[row] += of_bins[usize::from(rows[row][x])];
+                    of_rows[row][x] = sum[row];
+                }
+            }
+            for (row, of_row) in of_rows.iter().enumerate() {
+                let y = first * AT_ONCE + row;
+                let (above, below) = sums[y * CORNERS..][..2 * CORNERS].split_at_mut(CORNERS);
+                for ((below, above), of_row) in below[1..].iter_mut().zip(&above[1..]).zip(of_row) {
+                    *below = above + of_row;
+                }
             }
         }
     }

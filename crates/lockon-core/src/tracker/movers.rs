@@ -21,16 +21,15 @@ const LEAST_MEAN: u32 = 1;
 const LEAST_SIDE: usize = 4;
 
 /// Pixels of a row that are worked on together, and rows that a thread takes at a time.
-const LANES: usize = 32;
-const SPREAD: usize = 4 * LANES;
+const LANES: usize = 128;
 const AT_ONCE: usize = 12;
 
 /// The differences of places of the shrunken picture from the frame before; keeps its memory.
 pub(super) struct Movers {
     level: Level,
-    /// The minimum and the maximum of the three by three pixels about each, in the frame before; the first
-    /// one is used for pixels about which nothing is known.
-    extremes: Vec<[u8; 2]>,
+    /// The minima and the maxima of the three by three pixels about each, in the frame before: a row of minima,
+    /// its maxima, and so on. At the border nothing is known: there they are 0 and 255.
+    extremes: Vec<u8>,
     /// Sums of the differences in all rows above and all columns to the left of a pixel; one row and one
     /// column more than the picture has.
     sums: Vec<u32>,
@@ -75,11 +74,10 @@ impl Movers {
                     let mut sum = 0;
                     let lanes = sums[1..].chunks_mut(LANES).zip(now.row(y).chunks(LANES));
                     for (index, (sums, row)) in lanes.enumerate() {
-                        let places = places(back, (index * LANES, y), (width, height));
                         let mut pixels = [0; LANES];
                         pixels[..row.len()].copy_from_slice(row);
-                        for (sum_here, difference) in sums.iter_mut().zip(differ(&pixels, &places, extremes))
-                        {
+                        let about = About::of(back, (index * LANES, y), row.len(), (width, height), extremes);
+                        for (sum_here, difference) in sums.iter_mut().zip(differ(&pixels, &about)) {
                             sum += u32::from(difference);
                             *sum_here = sum;
                         }
@@ -118,10 +116,19 @@ impl Movers {
         let length = self.width + 1;
         let (mut best, mut most) = (None, LEAST_MEAN * (w * h) as u32);
         for y in 0..=self.height - h {
-            let (top, bottom) =
-                (&self.sums[y * length..][..length], &self.sums[(y + h) * length..][..length]);
-            for x in 0..=self.width - w {
-                let sum = bottom[x + w] + top[x] - bottom[x] - top[x + w];
+            let above = &self.sums[y * length..][..length];
+            let below = &self.sums[(y + h) * length..][..length];
+            let corners = above.iter().zip(&above[w..]).zip(below.iter().zip(&below[w..]));
+            let boxes = corners.map(|((a, b), (c, d))| (d - c) - (b - a));
+            // Few rows have a larger one, and vectors tell it.
+            let has_more = self.level.run(
+                #[inline(always)]
+                || boxes.clone().fold(0, u32::max) > most,
+            );
+            if !has_more {
+                continue;
+            }
+            for (x, sum) in boxes.enumerate() {
                 if sum > most && is_free(middle(x, y)) {
                     (best, most) = (Some(middle(x, y)), sum);
                 }
@@ -131,29 +138,54 @@ impl Movers {
     }
 }
 
-/// Where pixels beside each other, from (`x`, `y`) on, come from, as indices of a picture of that size; 0
-/// where that is its border or beyond.
-#[inline(always)]
-fn places(back: Motion, (x, y): (usize, usize), (width, height): (usize, usize)) -> [u32; LANES] {
-    let (right, bottom) = (width as f64 - 1.0, height as f64 - 1.0);
-    let mut places = [0; LANES];
-    for (lane, from) in places.iter_mut().enumerate() {
-        // A pixel's middle lies half a pixel from its corner.
-        let (x, y) = back.apply((f64::from((x + lane) as i32) + 0.5, y as f64 + 0.5));
-        let is_inside = x >= 1.0 && y >= 1.0 && x < right && y < bottom;
-        let place = (y as i32).wrapping_mul(width as i32).wrapping_add(x as i32);
-        *from = if is_inside { place as u32 } else { 0 };
+/// The minima and the maxima about the places that pixels beside each other come from.
+struct About {
+    least: [u8; LANES],
+    most: [u8; LANES],
+}
+
+impl About {
+    /// For `count` pixels from (`x`, `y`) on, from the extremes of a picture of that size. Beyond it nothing is
+    /// known.
+    fn of(
+        back: Motion,
+        (x, y): (usize, usize),
+        count: usize,
+        (width, height): (usize, usize),
+        extremes: &[u8],
+    ) -> Self {
+        let (right, bottom) = (width as f64, height as f64);
+        let place = |x: usize| {
+            // A pixel's middle lies half a pixel from its corner.
+            let (x, y) = back.apply((x as f64 + 0.5, y as f64 + 0.5));
+            let is_inside = x >= 0.0 && y >= 0.0 && x < right && y < bottom;
+            is_inside.then(|| y as usize * 2 * width + x as usize)
+        };
+        let mut about = Self { least: [u8::MIN; LANES], most: [u8::MAX; LANES] };
+        let (mut at, mut likely) = (0, LANES);
+        while at < count {
+            let Some(from) = place(x + at) else {
+                at += 1;
+                continue;
+            };
+            // Most cameras hardly zoom and turn: then many come from beside each other, and all between two that do.
+            let are_beside = |count: usize| place(x + at + count - 1) == Some(from + count - 1);
+            let mut length = likely.min(count - at);
+            while length > 1 && !are_beside(length) {
+                length /= 2;
+            }
+            about.least[at..][..length].copy_from_slice(&extremes[from..][..length]);
+            about.most[at..][..length].copy_from_slice(&extremes[from + width..][..length]);
+            at += length;
+            likely = 2 * length;
+        }
+        about
     }
-    places
 }
 
 /// By how much pixels differ from all about their places, beyond noise.
 #[inline(always)]
-fn differ(pixels: &[u8; LANES], places: &[u32; LANES], extremes: &[[u8; 2]]) -> [u8; LANES] {
-    let (mut least, mut most) = ([0; LANES], [0; LANES]);
-    for lane in 0..LANES {
-        [least[lane], most[lane]] = extremes[places[lane] as usize];
-    }
+fn differ(pixels: &[u8; LANES], About { least, most }: &About) -> [u8; LANES] {
     let mut differences = [0; LANES];
     for lane in 0..LANES {
         let (darker, brighter) =
@@ -163,36 +195,44 @@ fn differ(pixels: &[u8; LANES], places: &[u32; LANES], extremes: &[[u8; 2]]) -> 
     differences
 }
 
-/// Writes the minimum and the maximum of the three by three pixels about each. Leaves the outermost ones
-/// unset, except the first: no value differs from that one.
-fn spread((level, threads): (Level, &Threads), picture: &Small, extremes: &mut Vec<[u8; 2]>) {
+/// Writes the minima and the maxima of the three by three pixels about each; 0 and 255 at the border.
+fn spread((level, threads): (Level, &Threads), picture: &Small, extremes: &mut Vec<u8>) {
     let (width, height) = (picture.width, picture.height);
-    extremes.resize(width * height, [0; 2]);
-    threads.rows(extremes, (width.max(1), AT_ONCE), |y, extremes| {
-        if y == 0 {
-            extremes[0] = [u8::MIN, u8::MAX];
-        }
+    extremes.resize(2 * width * height, 0);
+    threads.rows(extremes, (2 * width.max(1), AT_ONCE), |y, extremes| {
+        let (minima, maxima) = extremes.split_at_mut(width);
         if y == 0 || y + 1 == height || width < 3 {
+            minima.fill(u8::MIN);
+            maxima.fill(u8::MAX);
             return;
         }
         let rows = [picture.row(y - 1), picture.row(y), picture.row(y + 1)];
         level.run(
             #[inline(always)]
             || {
-                for (index, extremes) in extremes[1..width - 1].chunks_mut(SPREAD).enumerate() {
-                    let (mut least, mut most) = ([u8::MAX; SPREAD], [u8::MIN; SPREAD]);
-                    for (row, right) in rows.iter().flat_map(|row| (0..3).map(move |right| (row, right))) {
-                        let pixels = &row[index * SPREAD + right..][..extremes.len()];
-                        for ((least, most), &pixel) in least.iter_mut().zip(&mut most).zip(pixels) {
+                for x in (1..width - 1).step_by(LANES) {
+                    let count = LANES.min(width - 1 - x);
+                    // Of columns, and one more at each end.
+                    let (mut least, mut most) = ([u8::MAX; LANES + 2], [u8::MIN; LANES + 2]);
+                    for row in rows {
+                        let mut pixels = [0; LANES + 2];
+                        pixels[..count + 2].copy_from_slice(&row[x - 1..][..count + 2]);
+                        for ((least, most), pixel) in least.iter_mut().zip(&mut most).zip(pixels) {
                             (*least, *most) = ((*least).min(pixel), (*most).max(pixel));
                         }
                     }
-                    for ((extremes, &least), &most) in extremes.iter_mut().zip(&least).zip(&most) {
-                        *extremes = [least, most];
+                    let (mut minimum, mut maximum) = ([0; LANES], [0; LANES]);
+                    for lane in 0..LANES {
+                        minimum[lane] = least[lane].min(least[lane + 1]).min(least[lane + 2]);
+                        maximum[lane] = most[lane].max(most[lane + 1]).max(most[lane + 2]);
                     }
+                    minima[x..][..count].copy_from_slice(&minimum[..count]);
+                    maxima[x..][..count].copy_from_slice(&maximum[..count]);
                 }
             },
         );
+        (minima[0], minima[width - 1]) = (u8::MIN, u8::MIN);
+        (maxima[0], maxima[width - 1]) = (u8::MAX, u8::MAX);
     });
 }
 
