@@ -8,6 +8,8 @@
 //! A target that is followed, but hardly looks like itself any more, is searched for in the same way: a place
 //! that is clearly better than its own is confirmed in its stead.
 
+use std::iter;
+
 use super::following::Near;
 use super::leaving::Leaving;
 use super::{
@@ -398,6 +400,19 @@ impl Target {
     fn search_proposals(
         &mut self,
         scene: &Scene,
+        places: (Window, Option<(f64, f64)>),
+        rivals: &[Window],
+        is_possible: impl Fn(Window) -> bool,
+        eyes: &mut Eyes,
+    ) -> Option<Found> {
+        let found = self.best_proposal(scene, places, rivals, is_possible, eyes);
+        eyes.looker.forget_ahead();
+        found
+    }
+
+    fn best_proposal(
+        &mut self,
+        scene: &Scene,
         (from, mover): (Window, Option<(f64, f64)>),
         rivals: &[Window],
         is_possible: impl Fn(Window) -> bool,
@@ -460,15 +475,14 @@ impl Target {
     /// Moves, scales and turns boxes of some likeness to where they look most like the target.
     fn align(&self, frame: &Frame, boxes: &mut [(f64, Window)], looker: &mut Looker) {
         for step in STEPS {
+            // All that may be looked at, since a request to a device takes longer than its samples.
+            looker.sample_ahead(frame, boxes.iter().flat_map(|(_, at)| changed(*at, step)));
             for change in [moved as fn(Window, f64) -> [Window; 4], scaled_and_turned] {
-                looker.sample_ahead(frame, boxes.iter().flat_map(|(_, at)| change(*at, step)));
                 for best in &mut *boxes {
-                    let changed = change(best.1, step);
-                    self.choose(frame, changed.into_iter(), best, looker);
+                    self.choose(frame, change(best.1, step).into_iter(), best, looker);
                 }
             }
         }
-        looker.forget_ahead();
     }
 
     /// Puts a box that looks more like the target into `best`.
@@ -502,6 +516,12 @@ impl Target {
         let (known, recent) = self.compare(look);
         known.max(recent)
     }
+}
+
+/// A box, all that [`moved`] makes of it, and all that [`scaled_and_turned`] makes of each of these.
+fn changed(at: Window, step: f64) -> impl Iterator<Item = Window> {
+    let places = iter::once(at).chain(moved(at, step));
+    places.flat_map(move |place| iter::once(place).chain(scaled_and_turned(place, step)))
 }
 
 /// A box moved to either side by a share of its sides.
