@@ -497,7 +497,7 @@ impl Follow for Tracker {
         }
         let Self { targets, births, workplaces, camera, doubles, crossings, boxes, forecasts, .. } = self;
         let Self { movers, outlines, colours, searched, device, .. } = self;
-        device.move_filters(targets, frame);
+        device.move_filters(targets, frame, workplaces.threads.count());
         boxes.clear();
         boxes.extend(targets.iter().map(Target::bounds));
         let is_searching = targets.iter().any(Target::is_searched_for);

@@ -1,8 +1,9 @@
 //! Targets whose filters lie on the device that decoded the pictures.
 //!
-//! All of a frame are followed together: the device looks at the wide windows of all, then at the narrow
-//! ones, then samples the boxes whose looks are compared, and then learns. Between these the host decides for
-//! each target, as it does with its own filters, on all threads. A target that is searched for asks for
+//! The targets are divided among lanes, each with a queue of its own on the device. In a frame, the device
+//! looks at the wide windows of a lane's targets together, then at the narrow ones, then samples the boxes
+//! whose looks are compared, and then learns. Between these the host decides for each target, as it does with
+//! its own filters. Threads take the lanes; a target that is searched for asks for itself, and is taken by
 //! itself.
 
 use super::eye::{Sight, see_on_device, tables};
@@ -12,14 +13,24 @@ use super::target::{Pursuit, Scene, Target};
 use super::workplaces::{Workplace, Workplaces};
 use crate::frame::Frame;
 use crate::frame::correlator::{Correlator, Lesson, Tables};
+use crate::surface::Surface;
+
+/// Targets of a lane before there is another one, if a thread is left for it. With few, a request has little to
+/// share; with many, the device waits for one thread.
+const TARGETS: usize = 4;
 
 /// The device that has the filters of a tracker's targets, if any has them.
 pub(super) struct OnDevice {
-    correlator: Option<Box<dyn Correlator>>,
+    lanes: Vec<Lane>,
     /// It had no room for a target: others are not tried.
     is_full: bool,
     tables: Option<Tables>,
-    /// For each target, in their order.
+}
+
+/// The filters of some targets, and what these need in a frame.
+struct Lane {
+    correlator: Box<dyn Correlator>,
+    /// For each target that is followed, in their order.
     followed: Vec<Followed>,
     sampler: Sampler,
     /// The boxes of all.
@@ -28,8 +39,6 @@ pub(super) struct OnDevice {
 
 /// A target's results in a frame.
 struct Followed {
-    /// Unless it is searched for.
-    pursuit: Option<Pursuit>,
     /// In the wide window, and in the narrow one of another size and as it is.
     sights: [Sight; 3],
     /// The boxes whose looks are compared.
@@ -41,46 +50,66 @@ struct Followed {
 impl Followed {
     fn new() -> Self {
         let sights = std::array::from_fn(|_| Sight::new());
-        Self { pursuit: None, sights, ahead: Ahead::default(), is_learnt: false }
+        Self { sights, ahead: Ahead::default(), is_learnt: false }
     }
+}
+
+/// What a thread does in a frame.
+enum Work<'a> {
+    /// Follows a lane's targets.
+    Together(&'a mut Lane, Vec<(&'a mut Target, Pursuit)>),
+    /// Searches for one, or follows one for which the device had no room.
+    Alone(&'a mut Target),
 }
 
 impl OnDevice {
     pub(super) fn new() -> Self {
-        Self {
-            correlator: None,
-            is_full: false,
-            tables: None,
-            followed: Vec::new(),
-            sampler: Sampler::new(),
-            ahead: Ahead::default(),
-        }
+        Self { lanes: Vec::new(), is_full: false, tables: None }
     }
 
-    /// Takes in where the next frame lies: the filters go there.
-    pub(super) fn move_filters(&mut self, targets: &mut [Target], frame: &Frame) {
+    /// Takes in where the next frame lies: the filters go there, in lanes for up to so many threads.
+    pub(super) fn move_filters(&mut self, targets: &mut [Target], frame: &Frame, threads: usize) {
+        let Self { lanes, is_full, tables } = self;
         let surface = frame.picture.surface();
-        let sees = |device: &dyn Correlator| surface.is_some_and(|surface| device.sees(surface));
-        if self.correlator.as_deref().is_some_and(|device| !sees(device)) {
+        let sees = |lane: &Lane| surface.is_some_and(|surface| lane.correlator.sees(surface));
+        if lanes.first().is_some_and(|lane| !sees(lane)) {
             for target in &mut *targets {
-                target.move_to(None);
+                target.leave_lane();
             }
-            self.correlator = None;
+            lanes.clear();
         }
-        if let (None, Some(surface)) = (&self.correlator, surface) {
-            self.correlator = surface.correlator(self.tables.get_or_insert_with(tables));
-            self.is_full = false;
+        let Some(surface) = surface else { return };
+        if lanes.is_empty() {
+            lanes.extend(Lane::new(surface, tables));
+            *is_full = false;
         }
-        if let Some(device) = &self.correlator {
-            for target in targets {
-                self.is_full = self.is_full || !target.move_to(Some(&**device));
+        if lanes.is_empty() || *is_full || targets.iter().all(|target| target.lane().is_some()) {
+            return;
+        }
+        let mut counts = vec![0; lanes.len()];
+        for lane in targets.iter().filter_map(Target::lane) {
+            counts[lane] += 1;
+        }
+        for target in targets.iter_mut().filter(|target| target.lane().is_none()) {
+            if lanes.len() < threads
+                && counts.iter().all(|&count| count >= TARGETS)
+                && let Some(lane) = Lane::new(surface, tables)
+            {
+                lanes.push(lane);
+                counts.push(0);
             }
+            let lane = (0..lanes.len()).min_by_key(|&lane| counts[lane]).expect("there are lanes");
+            if !target.enter_lane(lane, &*lanes[lane].correlator) {
+                *is_full = true;
+                return;
+            }
+            counts[lane] += 1;
         }
     }
 
     /// True if filters lie on a device.
     pub(super) fn is_in_use(&self) -> bool {
-        self.correlator.is_some()
+        !self.lanes.is_empty()
     }
 
     /// Follows all targets into a frame. `gather` collects the places of a target's rivals.
@@ -91,73 +120,94 @@ impl OnDevice {
         gather: impl Fn(&mut Vec<Window>, &Target) + Sync,
         workplaces: &Workplaces,
     ) {
-        let Self { correlator: Some(device), followed, sampler, ahead, .. } = self else { return };
+        let Some(surface) = scene.frame.picture.surface() else { return };
+        let mut lanes: Vec<_> = self.lanes.iter_mut().map(|lane| (lane, Vec::new())).collect();
+        let mut alone = Vec::new();
+        for target in targets {
+            let begun = target.lane().and_then(|lane| Some((lane, target.begin(scene)?)));
+            match begun {
+                Some((lane, pursuit)) => lanes[lane].1.push((target, pursuit)),
+                None => alone.push(Work::Alone(target)),
+            }
+        }
+        let together = lanes.into_iter().filter(|(_, targets)| !targets.is_empty());
+        let mut all: Vec<_> = together.map(|(lane, targets)| Work::Together(lane, targets)).collect();
+        all.append(&mut alone);
+        workplaces.each(&mut all, |work, place| match work {
+            Work::Together(lane, targets) => lane.step(surface, targets, scene, &gather, place),
+            Work::Alone(target) => {
+                gather(&mut place.rivals, target);
+                target.step(scene, &place.rivals, &mut place.eyes);
+            }
+        });
+    }
+}
+
+impl Lane {
+    /// None if the device cannot have filters.
+    fn new(surface: &(dyn Surface + 'static), tables: &mut Option<Tables>) -> Option<Self> {
+        let correlator = surface.correlator(tables.get_or_insert_with(self::tables))?;
+        let (sampler, ahead) = (Sampler::new(), Ahead::default());
+        Some(Self { correlator, followed: Vec::new(), sampler, ahead })
+    }
+
+    /// Follows its targets.
+    fn step(
+        &mut self,
+        surface: &(dyn Surface + 'static),
+        targets: &mut [(&mut Target, Pursuit)],
+        scene: &Scene,
+        gather: impl Fn(&mut Vec<Window>, &Target),
+        Workplace { eyes, rivals }: &mut Workplace,
+    ) {
         let frame = scene.frame;
-        let Some(surface) = frame.picture.surface() else { return };
+        let Self { correlator, followed, sampler, ahead } = self;
         followed.resize_with(followed.len().max(targets.len()), Followed::new);
         let mut all: Vec<_> = targets.iter_mut().zip(followed).collect();
 
-        workplaces.each(&mut all, |(target, own), Workplace { eyes, rivals }| {
-            // The device may have had no room for its filters.
-            own.pursuit = if target.is_on_device() { target.begin(scene) } else { None };
-            if own.pursuit.is_none() {
-                gather(rivals, target);
-                target.step(scene, rivals, eyes);
-            }
-        });
-        let wide = all.iter_mut().filter_map(|(target, own)| {
+        let wide = all.iter_mut().filter_map(|((target, pursuit), own)| {
             let [wide, ..] = &mut own.sights;
-            target.wide_look(own.pursuit.as_ref()?, wide)
+            target.wide_look(pursuit, wide)
         });
         see_on_device(frame, &mut wide.collect::<Vec<_>>());
-        workplaces.each(&mut all, |(target, own), Workplace { rivals, .. }| {
-            let Followed { pursuit: Some(pursuit), sights: [wide, ..], .. } = &mut **own else { return };
+        for ((target, pursuit), Followed { sights: [wide, ..], .. }) in &mut all {
             gather(rivals, target);
             target.find(frame, pursuit, rivals, wide);
-        });
-        let narrow = all.iter_mut().filter(|(_, own)| own.pursuit.is_some()).filter_map(|(target, own)| {
+        }
+        let narrow = all.iter_mut().filter_map(|((target, _), own)| {
             let [_, other, same] = &mut own.sights;
             target.narrow_looks([other, same])
         });
         see_on_device(frame, &mut narrow.flatten().collect::<Vec<_>>());
-        workplaces.each(&mut all, |(target, own), Workplace { rivals, .. }| {
-            let Followed { pursuit, sights: [wide, other, same], ahead, is_learnt } = &mut **own;
-            *is_learnt = false;
-            ahead.boxes.clear();
-            let Some(pursuit) = pursuit else { return };
+        ahead.boxes.clear();
+        for ((target, pursuit), Followed { sights: [wide, other, same], ahead: own, .. }) in &mut all {
             gather(rivals, target);
             target.sharpen(frame, pursuit, rivals, other.peak(), same);
-            target.boxes_to_compare(wide, &mut ahead.boxes);
-        });
-        ahead.boxes.clear();
-        ahead.boxes.extend(all.iter().flat_map(|(_, own)| &own.ahead.boxes));
+            own.boxes.clear();
+            target.boxes_to_compare(wide, &mut own.boxes);
+            ahead.boxes.extend_from_slice(&own.boxes);
+        }
         ahead.sample(frame, sampler);
         let mut pixels = &ahead.pixels[..];
-        for (_, own) in &mut all {
-            let (here, rest) = pixels.split_at(own.ahead.boxes.len() * BOX);
-            own.ahead.pixels.clear();
-            own.ahead.pixels.extend_from_slice(here);
+        for ((target, pursuit), Followed { sights: [wide, ..], ahead: own, is_learnt }) in &mut all {
+            let (here, rest) = pixels.split_at(own.boxes.len() * BOX);
+            own.pixels.clear();
+            own.pixels.extend_from_slice(here);
             pixels = rest;
-        }
-        workplaces.each(&mut all, |(target, own), Workplace { eyes, .. }| {
-            let Followed { pursuit: Some(pursuit), sights: [wide, ..], ahead, is_learnt } = &mut **own else {
-                return;
-            };
-            std::mem::swap(ahead, &mut eyes.looker.ahead);
+            std::mem::swap(own, &mut eyes.looker.ahead);
             *is_learnt = target.decide(scene, pursuit, wide, &mut eyes.looker);
-            std::mem::swap(ahead, &mut eyes.looker.ahead);
-        });
-        let lessons = all.iter().filter(|(_, own)| own.is_learnt).flat_map(|(target, own)| {
+            std::mem::swap(own, &mut eyes.looker.ahead);
+        }
+        let lessons = all.iter().filter(|(_, own)| own.is_learnt).flat_map(|((target, _), own)| {
             let [wide, _, same] = &own.sights;
             target.lessons([wide, same])
         });
-        device.learn(surface, &lessons.flatten().collect::<Vec<Lesson<'_>>>());
-        workplaces.each(&mut all, |(target, own), Workplace { eyes, rivals }| {
-            let Some(pursuit) = &own.pursuit else { return };
+        correlator.learn(surface, &lessons.flatten().collect::<Vec<Lesson<'_>>>());
+        for ((target, pursuit), _) in &mut all {
             gather(rivals, target);
             target.reconsider(scene, pursuit, rivals, eyes);
             target.rate();
-        });
+        }
     }
 }
 
@@ -198,6 +248,8 @@ mod tests {
     thread_local! {
         /// Lessons of filters on a device.
         static LEARNT: Cell<usize> = const { Cell::new(0) };
+        /// Correlators that were made.
+        static MADE: Cell<usize> = const { Cell::new(0) };
     }
 
     /// A device with room for so many filters.
@@ -252,6 +304,7 @@ mod tests {
         }
 
         fn correlator(&self, _: &Tables) -> Option<Box<dyn Correlator>> {
+            MADE.set(MADE.get() + 1);
             Some(Box::new(Room(HostCorrelator::default(), AtomicUsize::new(self.1))))
         }
 
@@ -293,15 +346,27 @@ mod tests {
         vec![plane(SIZE, &luma), plane(half, &chroma([128, 150, 110])), plane(half, &chroma([120, 100, 160]))]
     }
 
-    /// The tracks of all frames, of so many threads. Those that `is_there` says lie on a device with room for
-    /// so many filters.
+    /// The two squares.
+    const SQUARES: [Rect; 2] = [Rect { x: 30, y: 30, w: 24, h: 24 }, Rect { x: 140, y: 96, w: 24, h: 24 }];
+
+    /// The tracks of both squares.
     fn followed(room: usize, threads: usize, is_there: impl Fn(usize) -> bool) -> Vec<Vec<Track>> {
+        followed_boxes(&SQUARES, room, threads, is_there)
+    }
+
+    /// The tracks of all frames, of so many threads. Those that `is_there` says lie on a device with room for
+    /// so many filters in each lane.
+    fn followed_boxes(
+        boxes: &[Rect],
+        room: usize,
+        threads: usize,
+        is_there: impl Fn(usize) -> bool,
+    ) -> Vec<Vec<Track>> {
         let pixels = PixelFormat::from_name("I420").unwrap();
         let format =
             VideoFormat { size: SIZE, pixels, frame_rate: (25, 1), pixel_aspect: (1, 1), colorimetry: None };
-        let boxes = [Rect::new(30, 30, 24, 24), Rect::new(140, 96, 24, 24)];
-        let specs = boxes.map(|rect| TrackSpec::new(rect, Moment::Frame(0)));
-        let mut tracker = Tracker::new(&specs).with_threads(threads);
+        let specs = boxes.iter().map(|&rect| TrackSpec::new(rect, Moment::Frame(0)));
+        let mut tracker = Tracker::new(&specs.collect::<Vec<_>>()).with_threads(threads);
         let frames = (0..60).map(|index| {
             let planes: Arc<dyn Picture> = Arc::new(Planes(planes(index)));
             let picture: Arc<dyn Picture> = if is_there(index) {
@@ -340,6 +405,21 @@ mod tests {
         // Both filters of at least one target, in each frame.
         assert!(LEARNT.get() > 2 * 60, "{} lessons", LEARNT.get());
         assert_eq!(followed(99, 3, |_| true), on_host, "three threads");
+    }
+
+    #[test]
+    fn many_targets_in_lanes_for_several_threads_are_followed_as_on_the_host() {
+        let ground = (0..8).map(|i| Rect::new(6 + 47 * (i % 4), 4 + 57 * (i / 4), 20, 22));
+        let boxes: Vec<_> = SQUARES.into_iter().chain(ground).collect();
+        let on_host = followed_boxes(&boxes, 0, 1, |_| false);
+        for (threads, lanes) in [(1, 1), (2, 2), (9, 3)] {
+            MADE.set(0);
+            assert_eq!(followed_boxes(&boxes, 99, threads, |_| true), on_host, "{threads} threads");
+            assert_eq!(MADE.get(), lanes, "lanes for ten targets and {threads} threads");
+        }
+        // To the host and back, and with room for fewer.
+        assert_eq!(followed_boxes(&boxes, 99, 3, |index| index % 7 < 4), on_host);
+        assert_eq!(followed_boxes(&boxes, 3, 3, |_| true), on_host);
     }
 
     #[test]

@@ -35,6 +35,11 @@ impl Threads {
         Self { count, pool: None }
     }
 
+    /// Their number.
+    pub(super) fn count(&self) -> usize {
+        self.count.max(1)
+    }
+
     /// Runs `work`, which shares its work among the threads if there is enough. Once a frame: handing it over
     /// to the pool takes as long as a tenth of a look at a window.
     fn run<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {

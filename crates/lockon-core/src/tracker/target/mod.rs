@@ -173,6 +173,8 @@ pub(super) struct Target {
     doubt: Doubt,
     proposals: Proposals,
     windows: Windows,
+    /// The lane of the device that its filters lie on, if they do.
+    lane: Option<usize>,
 }
 
 impl Target {
@@ -217,6 +219,7 @@ impl Target {
             doubt: Doubt::default(),
             proposals: Proposals::default(),
             windows: Windows::default(),
+            lane: None,
         }
     }
 
@@ -370,22 +373,27 @@ impl Target {
         }
     }
 
-    /// Moves its filters to a device or to the host; false if the device has no room for both. Then both are
-    /// on the host.
-    pub(super) fn move_to(&mut self, device: Option<&dyn Correlator>) -> bool {
-        self.wide.move_to(device);
-        self.narrow.move_to(device);
-        if device.is_none() || self.is_on_device() {
-            return true;
+    /// Moves its filters to a lane of a device; false if there is no room for both. Then both are on the host.
+    pub(super) fn enter_lane(&mut self, lane: usize, device: &dyn Correlator) -> bool {
+        self.wide.move_to(Some(device));
+        self.narrow.move_to(Some(device));
+        self.lane = (self.wide.placed().is_some() && self.narrow.placed().is_some()).then_some(lane);
+        if self.lane.is_none() {
+            self.leave_lane();
         }
-        self.wide.move_to(None);
-        self.narrow.move_to(None);
-        false
+        self.lane.is_some()
     }
 
-    /// True if its filters lie on a device.
-    pub(super) fn is_on_device(&self) -> bool {
-        self.wide.placed().is_some() && self.narrow.placed().is_some()
+    /// Moves its filters to the host.
+    pub(super) fn leave_lane(&mut self) {
+        self.wide.move_to(None);
+        self.narrow.move_to(None);
+        self.lane = None;
+    }
+
+    /// The lane that its filters are in, if they lie on a device.
+    pub(super) fn lane(&self) -> Option<usize> {
+        self.lane
     }
 
     /// The best place of a box of this size and direction in a window about a place, unless it would show a
