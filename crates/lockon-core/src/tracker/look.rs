@@ -14,6 +14,9 @@ pub(super) const LENGTH: usize = CELLS * CELLS * HOG;
 /// Boxes that are looked at together: their pixels stand beside each other.
 pub(super) const TOGETHER: usize = LANES / CELLS;
 
+/// Looks that are kept.
+pub(super) const KEPT: usize = 2;
+
 /// The appearance of a box: the features of its pixels, resampled to a square.
 pub(super) type Look = Vec<f32>;
 
@@ -59,6 +62,7 @@ pub(super) struct Looker {
     /// The pixels of boxes, each [`TOGETHER`] of them beside each other.
     pixels: Vec<u8>,
     looks: Vec<Look>,
+    kept: [Look; KEPT],
     /// Boxes of this frame that are already sampled.
     pub(super) ahead: Ahead,
 }
@@ -71,6 +75,7 @@ impl Looker {
             hog: Hog::new(),
             pixels: vec![0; CELLS * CELL * LANES * CELL],
             looks: vec![look(); TOGETHER],
+            kept: std::array::from_fn(|_| look()),
             ahead: Ahead::default(),
         }
     }
@@ -85,6 +90,16 @@ impl Looker {
     pub(super) fn look_at(&mut self, frame: &Frame, windows: &[Window]) -> &[Look] {
         self.see(frame, windows);
         &self.looks[..windows.len()]
+    }
+
+    /// Keeps one of the looks that were computed last, under a number less than [`KEPT`].
+    pub(super) fn keep(&mut self, index: usize, number: usize) {
+        self.kept[number].clone_from(&self.looks[index]);
+    }
+
+    /// The look that was kept last under a number.
+    pub(super) fn kept(&self, number: usize) -> &Look {
+        &self.kept[number]
     }
 
     /// The look that was computed last, or the first of several.
@@ -116,7 +131,7 @@ impl Looker {
     }
 
     fn see(&mut self, frame: &Frame, windows: &[Window]) {
-        let Self { sampler, hog, pixels, looks, ahead } = self;
+        let Self { sampler, hog, pixels, looks, ahead, .. } = self;
         if !ahead.place(windows, pixels) {
             sampler.squares(frame, windows, (SIDE, TOGETHER), pixels);
         }

@@ -40,6 +40,8 @@ const COLOURS_IN_TURN: usize = 3;
 
 /// Boxes that are proposed in a frame, and places that each box with the colours adds to the choice.
 const COUNT: usize = 4;
+/// With the place that moves most.
+pub(super) const MOST_PROPOSALS: usize = COUNT + 1;
 const PLACES: usize = 2;
 
 /// Boxes that overlap so much in about the same direction are one proposal.

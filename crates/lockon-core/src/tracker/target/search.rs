@@ -12,13 +12,14 @@ use std::iter;
 
 use super::following::Near;
 use super::leaving::Leaving;
+use super::proposals::MOST_PROPOSALS;
 use super::{
     Followed, LEAST_SIDE, LEAST_SIZE, Looks, MOST_SIZE, Mode, SEARCH, Scene, Target, square, wide_aim,
 };
 use crate::frame::{Frame, iou, visible};
 use crate::results::TrackState;
 use crate::tracker::eye::Eyes;
-use crate::tracker::look::{Look, Looker, TOGETHER, similarity};
+use crate::tracker::look::{KEPT, Look, Looker, TOGETHER, similarity};
 use crate::tracker::sample::Window;
 use crate::tracker::turn::normalised;
 
@@ -34,6 +35,7 @@ const FAINT: f64 = 0.8;
 /// Proposals are first looked at as they are. So many of the best are aligned: the second one only if it
 /// looks at least by this share as much like the target as the first one.
 const ALIGNED: usize = 2;
+const _: () = assert!(ALIGNED <= KEPT);
 const ALMOST: f64 = 0.85;
 /// Aligning moves, turns and scales them in so many rounds, by these shares of their sides; angles by so much
 /// more, in radians.
@@ -189,6 +191,15 @@ struct Found {
     evidence: f64,
     is_distractor: bool,
     looks: Looks,
+}
+
+/// A proposal on its way to where it looks most like the target.
+#[derive(Clone, Copy)]
+struct Candidate {
+    likeness: f64,
+    at: Window,
+    /// Its look is kept.
+    is_kept: bool,
 }
 
 impl Target {
@@ -424,36 +435,45 @@ impl Target {
         let proposed = proposals.next(scene.cues?, (from, mover), (views, *views_taken), colours, is_free);
         let unlike = UNLIKE * self.usual_likeness();
         eyes.looker.sample_ahead(frame, proposed.iter().flat_map(|proposal| proposal.boxes()));
-        let mut seen = [(f64::MIN, from); ALIGNED];
-        for &proposal in &proposed {
-            let mut best = (f64::MIN, proposal.at);
-            self.choose(frame, proposal.boxes(), &mut best, &mut eyes.looker);
-            if best.0 < unlike {
+        let mut seen = [Candidate { likeness: f64::MIN, at: from, is_kept: false }; ALIGNED];
+        let mut of_proposals = [(f64::MIN, from); MOST_PROPOSALS];
+        let boxes =
+            proposed.iter().enumerate().flat_map(|(index, own)| own.boxes().map(move |at| (index, at)));
+        self.compare_each(frame, boxes, &mut eyes.looker, |index, at, likeness| {
+            if likeness > of_proposals[index].0 {
+                of_proposals[index] = (likeness, at);
+            }
+            false
+        });
+        for (&proposal, (likeness, at)) in proposed.iter().zip(of_proposals) {
+            if likeness < unlike {
                 self.proposals.skip(proposal);
             }
             // In order, the best first; of equal ones the first.
-            if best.0 > seen[ALIGNED - 1].0 {
-                seen[ALIGNED - 1] = best;
-                seen.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+            if likeness > seen[ALIGNED - 1].likeness {
+                seen[ALIGNED - 1] = Candidate { likeness, at, is_kept: false };
+                seen.sort_by(|a, b| b.likeness.total_cmp(&a.likeness));
             }
         }
         self.proposals.reuse(proposed);
-        let least = (ALMOST * seen[0].0).max(0.0);
-        let count = seen.iter().take_while(|(likeness, _)| *likeness > least).count();
+        let least = (ALMOST * seen[0].likeness).max(0.0);
+        let count = seen.iter().take_while(|candidate| candidate.likeness > least).count();
         self.align(frame, &mut seen[..count], &mut eyes.looker);
-        let mut best: Option<(f64, Window)> = None;
-        for &(likeness, at) in &seen[..count] {
-            if is_free(at) && self.has_possible_size(at) && best.is_none_or(|(most, _)| likeness > most) {
-                best = Some((likeness, at));
+        let mut best: Option<usize> = None;
+        for (index, &Candidate { likeness, at, .. }) in seen[..count].iter().enumerate() {
+            let is_more = best.is_none_or(|best| likeness > seen[best].likeness);
+            if is_free(at) && self.has_possible_size(at) && is_more {
+                best = Some(index);
             }
         }
-        let (likeness, at) = best?;
+        let best = best?;
+        let Candidate { likeness, at, is_kept } = seen[best];
         if likeness < LEAST_LIKENESS * self.usual_likeness() {
             self.proposals.refuse(at);
             return None;
         }
         // The filter's opinion of it.
-        let look = eyes.looker.look(frame, at);
+        let look = if is_kept { eyes.looker.kept(best) } else { eyes.looker.look(frame, at) };
         let first_likeness = similarity(&self.views[0].look, look);
         let distractors = self.distractors.likeness(look);
         let (sighting, second_peak_ratio) = self.look_for(frame, at, (at.x, at.y), rivals, &mut eyes.wide);
@@ -473,13 +493,20 @@ impl Target {
     }
 
     /// Moves, scales and turns boxes of some likeness to where they look most like the target.
-    fn align(&self, frame: &Frame, boxes: &mut [(f64, Window)], looker: &mut Looker) {
+    fn align(&self, frame: &Frame, candidates: &mut [Candidate], looker: &mut Looker) {
         for step in STEPS {
             // All that may be looked at, since a request to a device takes longer than its samples.
-            looker.sample_ahead(frame, boxes.iter().flat_map(|(_, at)| changed(*at, step)));
+            looker.sample_ahead(frame, candidates.iter().flat_map(|own| changed(own.at, step)));
             for change in [moved as fn(Window, f64) -> [Window; 4], scaled_and_turned] {
-                for best in &mut *boxes {
-                    self.choose(frame, change(best.1, step).into_iter(), best, looker);
+                for (index, best) in candidates.iter_mut().enumerate() {
+                    let boxes = change(best.at, step).into_iter().map(|at| (index, at));
+                    self.compare_each(frame, boxes, looker, |_, at, likeness| {
+                        let is_more = likeness > best.likeness;
+                        if is_more {
+                            *best = Candidate { likeness, at, is_kept: true };
+                        }
+                        is_more
+                    });
                 }
             }
         }
@@ -493,18 +520,39 @@ impl Target {
         best: &mut (f64, Window),
         looker: &mut Looker,
     ) {
-        let (mut together, mut count) = ([best.1; TOGETHER], 0);
+        self.compare_each(frame, boxes.map(|at| (0, at)), looker, |_, at, likeness| {
+            if likeness > best.0 {
+                *best = (likeness, at);
+            }
+            false
+        });
+    }
+
+    /// Passes each box, with its number and how much it looks like the target, to `take`. The looks for which
+    /// that returns true are kept under their numbers.
+    fn compare_each(
+        &self,
+        frame: &Frame,
+        boxes: impl Iterator<Item = (usize, Window)>,
+        looker: &mut Looker,
+        mut take: impl FnMut(usize, Window, f64) -> bool,
+    ) {
+        let (mut numbers, mut together, mut count) = ([0; TOGETHER], [self.at; TOGETHER], 0);
         let mut boxes = boxes.peekable();
-        while let Some(at) = boxes.next() {
-            together[count] = at;
+        while let Some((number, at)) = boxes.next() {
+            (numbers[count], together[count]) = (number, at);
             count += 1;
             if count < TOGETHER && boxes.peek().is_some() {
                 continue;
             }
-            for (at, look) in together[..count].iter().zip(looker.look_at(frame, &together[..count])) {
-                let likeness = self.like(look);
-                if likeness > best.0 {
-                    *best = (likeness, *at);
+            let mut likenesses = [0.0; TOGETHER];
+            let looks = looker.look_at(frame, &together[..count]);
+            for (likeness, look) in likenesses.iter_mut().zip(looks) {
+                *likeness = self.like(look);
+            }
+            for index in 0..count {
+                if take(numbers[index], together[index], likenesses[index]) {
+                    looker.keep(index, numbers[index]);
                 }
             }
             count = 0;
