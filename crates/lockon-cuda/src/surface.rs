@@ -7,6 +7,7 @@
 #![expect(unsafe_code, reason = "launching a kernel: what it reads and writes are addresses without lengths")]
 
 use std::any::Any;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::correlation::{Correlation, DeviceCorrelator};
@@ -283,6 +284,8 @@ pub(super) struct DevicePicture {
     planes: Vec<Rectangle>,
     /// Passed when the picture is finished, if it may not be yet.
     finished: Option<Event>,
+    /// The host has waited for something that came after it.
+    is_finished: AtomicBool,
     /// Planes that were requested as a whole.
     on_host: Vec<OnceLock<OnHost>>,
     failure: Mutex<Option<DeviceFault>>,
@@ -326,9 +329,11 @@ impl DevicePicture {
             let (planes, narrowed) = Copied::narrow(&device, &planes, finished.as_ref())?;
             drop(keeper);
             let keeper = Box::new(narrowed);
-            return Ok(Self { device, planes, finished: None, on_host, failure, _keeper: keeper });
+            let (finished, is_finished) = (None, AtomicBool::new(true));
+            return Ok(Self { device, planes, finished, is_finished, on_host, failure, _keeper: keeper });
         }
-        Ok(Self { device, planes, finished, on_host, failure, _keeper: keeper })
+        let is_finished = AtomicBool::new(finished.is_none());
+        Ok(Self { device, planes, finished, is_finished, on_host, failure, _keeper: keeper })
     }
 
     /// The picture behind a surface, if it lies in this context.
@@ -355,7 +360,27 @@ impl DevicePicture {
 
     /// Makes later work in a stream wait until the picture is finished.
     pub(super) fn begin(&self, stream: &Stream) -> Result<()> {
-        self.finished.as_ref().map_or(Ok(()), |finished| stream.wait_for(finished))
+        match &self.finished {
+            Some(finished) if !self.is_finished.load(Ordering::Acquire) => stream.wait_for(finished),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that the host has waited for work that [`Self::begin`] was before.
+    pub(super) fn note_finished(&self) {
+        self.is_finished.store(true, Ordering::Release);
+    }
+
+    /// As [`Shared::answer`]; `ask` begins with [`Self::begin`].
+    fn answer<T>(
+        &self,
+        length: usize,
+        ask: impl FnOnce(&Stream, &mut PinnedBuffer<u8>) -> Result<()>,
+        take: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T> {
+        let answer = self.device.answer(length, ask, take)?;
+        self.note_finished();
+        Ok(answer)
     }
 
     pub(super) fn packed(&self, grid: &surface::Grid, at: usize) -> Grid {
@@ -412,7 +437,7 @@ impl DevicePicture {
             }
             Ok(())
         };
-        self.device.answer(length, ask, |answer| samples[..length].copy_from_slice(answer))
+        self.answer(length, ask, |answer| samples[..length].copy_from_slice(answer))
     }
 
     /// The size of luma that is shrunken by a factor.
@@ -451,7 +476,7 @@ impl DevicePicture {
         let ask = |stream: &Stream, answer: &mut PinnedBuffer<u8>| unsafe {
             self.shrink_to(stream, factor, answer.device_address())
         };
-        self.device.answer(means.len(), ask, |answer| means.copy_from_slice(answer))
+        self.answer(means.len(), ask, |answer| means.copy_from_slice(answer))
     }
 
     fn try_fetch(&self, rect: Rect) -> Result<Plane> {
@@ -462,7 +487,7 @@ impl DevicePicture {
             // SAFETY: the box lies in the plane, as `fetch` asserts; `Shared::answer` waits for the copy.
             unsafe { stream.download_rows(from, answer, rect.w, rect.h) }
         };
-        self.device.answer(rect.size().area(), ask, |answer| Plane::from_vec(answer.to_vec(), rect.size()))
+        self.answer(rect.size().area(), ask, |answer| Plane::from_vec(answer.to_vec(), rect.size()))
     }
 
     /// A whole plane, in page-locked memory, from which encoders and windows take it.
@@ -482,7 +507,7 @@ impl DevicePicture {
             // SAFETY: the plane lies there, and `Shared::answer` waits for the copy.
             unsafe { stream.download_rows(rows, &mut plane, size.width, size.height) }
         };
-        self.device.answer(0, ask, |_| ())?;
+        self.answer(0, ask, |_| ())?;
         self.device.traffic.add_down(size.area());
         Ok(plane)
     }
