@@ -355,6 +355,12 @@ impl Run {
         self.frames.source().is_live()
     }
 
+    /// True if frames come in their own time from [`Self::finish`] on, as those of a file that plays at its own
+    /// speed do.
+    pub fn is_waiting_to_play(&self) -> bool {
+        self.frames.source().is_waiting_to_play()
+    }
+
     /// The format of the first frames.
     pub fn format(&self) -> Arc<VideoFormat> {
         self.frames.source().format()

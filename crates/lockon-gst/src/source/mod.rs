@@ -228,6 +228,11 @@ impl VideoSource {
         self.is_live
     }
 
+    /// True if frames come at their own speed, but not before the first one is asked for.
+    pub fn is_waiting_to_play(&self) -> bool {
+        self.is_paused
+    }
+
     /// The pipeline that runs.
     pub fn launch(&self) -> &Launch {
         &self.connection.launch

@@ -26,6 +26,7 @@
 
 mod done;
 mod list;
+mod start;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -50,6 +51,7 @@ use lockon_gst::launch;
 
 pub use done::{Completion, completion};
 pub use list::{check, read_list};
+use start::Start;
 
 /// A run to do.
 pub struct Entry {
@@ -195,7 +197,7 @@ impl Fleet {
     }
 
     /// Adds runs that start together, as far as there are places: each gets the number of runs, so that it
-    /// takes its share of the processor.
+    /// takes its share of the processor. Files that play at their own speed begin when all are ready.
     pub fn add_all(&mut self, entries: impl IntoIterator<Item = Entry>) -> Range<RunId> {
         let first = self.next;
         let entries = (first..).zip(entries).map(|(id, entry)| (is_live(&entry.request), (id, entry)));
@@ -203,14 +205,16 @@ impl Fleet {
         self.next += entries.len() as RunId;
         self.untold += entries.len();
         let mut state = self.shared.state();
-        let mut tasks = Vec::new();
+        let (mut tasks, start) = (Vec::new(), Start::new());
         for (is_live, entry) in entries {
             if is_live || state.files < self.shared.jobs {
-                tasks.push(self.shared.begin(&mut state, entry, !is_live));
+                let task = self.shared.begin(&mut state, entry, !is_live);
+                tasks.push(Task { start: is_live.then(|| start.clone()), ..task });
             } else {
                 state.line.push_back(entry);
             }
         }
+        drop(start);
         let share = Share::among(state.running.len());
         drop(state);
         self.threads.retain(|thread| !thread.is_finished());
@@ -294,6 +298,8 @@ struct Task {
     entry: Entry,
     control: Control,
     is_file: bool,
+    /// With others that come in their own time.
+    start: Option<Start>,
 }
 
 impl Shared {
@@ -306,7 +312,7 @@ impl Shared {
         let control = self.control.child();
         state.running.insert(id, control.clone());
         state.files += usize::from(is_file);
-        Task { id, entry, control, is_file }
+        Task { id, entry, control, is_file, start: None }
     }
 
     /// Does a run, and after a file the files that wait for a place.
@@ -368,13 +374,16 @@ impl Shared {
 
 impl Task {
     fn run(self, share: Share) -> Ended {
-        let Self { id, entry, control, .. } = self;
+        let Self { id, entry, control, start, .. } = self;
         let Entry { name, request, outlets, opened, adapt } = entry;
         let _said_of_it = tracing::error_span!("video", name).entered();
         let run = || -> Result<(Summary, Result<()>)> {
             control.check()?;
             let mut run = adapt(request.prepare_for(share)?).start(&control, &outlets)?;
             opened.map_or(Ok(()), |opened| opened(&mut run))?;
+            // A camera's frames come already.
+            let start = start.filter(|_| run.is_waiting_to_play());
+            start.map_or(Ok(()), |start| start.wait(&control))?;
             Ok(run.finish())
         };
         let done = catch_panic(run)
