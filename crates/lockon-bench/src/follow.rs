@@ -106,7 +106,7 @@ pub(super) fn follow(request: &FollowRequest) -> Result<()> {
     };
     let on_device = |index: usize| on_device(&device, &frames, &there, index);
     let first = on_device(0)?;
-    let keeps_filters = first.surface().is_some_and(|surface| surface.correlator(&tables()).is_some());
+    let keeps_filters = first.surface().is_some_and(|surface| surface.correlator(tables()).is_some());
     ensure!(keeps_filters, "this GPU cannot keep the tracker's filters");
     for boxes in boxes {
         let specs = boxes.split('+').map(str::parse).collect::<Result<Vec<TrackSpec>, _>>();

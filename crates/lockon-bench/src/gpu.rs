@@ -267,7 +267,6 @@ impl Work {
         let (_, place) = bank(picture, Rect::whole(frame), RING_TEMPLATE, 1)?;
         let standing = ring_standing(picture, mask.is_some(), mask == Some(true))?;
         let mut cuda = Cuda::open(standing, depth, kernels, number)?;
-        cuda.upload_idly();
         let mut findings = Findings::default();
         let mut finish = |cuda: &mut Cuda| -> Result<()> {
             cuda.wait_next(&mut findings)?;

@@ -19,9 +19,7 @@ use lockon_core::frame::correlator::{
 use lockon_core::locks::Ranked;
 use lockon_core::surface::{Grid, Surface};
 
-use super::driver::{
-    DeviceBuffer, Kernel, Mark, Pinned, PinnedBuffer, Priority, Rows, Stream, arg, bytes_of, ptx,
-};
+use super::driver::{DeviceBuffer, Kernel, Mark, PinnedBuffer, Priority, Rows, Stream, arg, bytes_of, ptx};
 use super::shared::{constant, pod_structure};
 use super::staged::Staged;
 use super::surface::{self, BLOCK, DevicePicture, Shared};
@@ -115,7 +113,7 @@ pub(super) struct Correlation {
 
 impl Correlation {
     /// None if a block cannot have as much shared memory as it needs.
-    fn load(device: &Shared, tables: &Tables) -> Result<Option<Self>> {
+    fn load(device: &Shared, stream: &Stream, tables: &Tables) -> Result<Option<Self>> {
         let gpu = &device.gpu;
         let allowed = gpu.max_shared_bytes()?;
         if allowed < LOOK_SHARED_BYTES {
@@ -131,8 +129,9 @@ impl Correlation {
         let parts = [turns.as_flattened(), &tapers[0], &tapers[1]].into_iter().chain(names);
         let numbers: Vec<f32> = parts.flatten().copied().collect();
         assert_eq!(numbers.len(), TABLES, "tables for the kernels");
-        let mut there = gpu.alloc("tables of the tracker", TABLES)?;
-        gpu.stream(Priority::High)?.upload_now(&numbers, &mut there)?;
+        // SAFETY: it is dropped after all trackers, which have waited for their streams.
+        let mut there = unsafe { gpu.alloc_piece("tables of the tracker", TABLES)? };
+        stream.upload_now(&numbers, &mut there)?;
         Ok(Some(Self { look: module.kernel("look")?, learn: module.kernel("learn")?, tables: there }))
     }
 }
@@ -142,8 +141,9 @@ pub(super) struct DeviceCorrelator(Arc<FilterLane>);
 
 /// The stream and the buffers that all filters of a tracker use.
 struct FilterLane {
-    device: Arc<Shared>,
+    /// Dropped first: it waits for what reads the device's tables.
     work: Ranked<Work, 110>,
+    device: Arc<Shared>,
 }
 
 /// A stream and its buffers. They grow to what is asked.
@@ -168,11 +168,13 @@ impl Work {
     fn reserve(&mut self, device: &Shared, count: usize) -> Result<u64> {
         let Self { asked, patches, answers, .. } = self;
         if patches.as_ref().is_none_or(|patches| patches.len() < count * PATCH_BYTES) {
-            *patches = Some(device.gpu.alloc("windows", count.next_power_of_two() * PATCH_BYTES)?);
+            // SAFETY: `respond` waits for all that uses them.
+            *patches =
+                Some(unsafe { device.gpu.alloc_piece("windows", count.next_power_of_two() * PATCH_BYTES)? });
         }
         if answers.as_ref().is_none_or(|answers| answers.len() < count * ANSWER_BYTES) {
             let length = count.next_power_of_two() * ANSWER_BYTES;
-            *answers = Some(device.gpu.alloc_pinned("answers", length, Pinned::Plain)?);
+            *answers = Some(device.gpu.alloc_pinned_piece("answers", length)?);
         }
         let bytes = size_of::<PackedQuery>() + GRIDS * size_of::<surface::Grid>() + 4 * BINS;
         asked.reserve(device, count * bytes)
@@ -189,8 +191,9 @@ impl Drop for Work {
 impl DeviceCorrelator {
     /// None if the device cannot do it. That is said once.
     pub(super) fn open(device: &Arc<Shared>, tables: &Tables) -> Result<Option<Self>> {
+        let stream = device.gpu.stream(Priority::High)?;
         let correlation = device.correlation.get_or_init(|| {
-            let loaded = Correlation::load(device, tables);
+            let loaded = Correlation::load(device, &stream, tables);
             loaded.unwrap_or_else(|error| {
                 tracing::warn!("targets are followed on the host: {error}");
                 None
@@ -200,7 +203,7 @@ impl DeviceCorrelator {
             return Ok(None);
         }
         let work = Work {
-            stream: device.gpu.stream(Priority::High)?,
+            stream,
             mark: device.gpu.mark()?,
             asked: Staged::default(),
             lessons: Staged::default(),
@@ -347,7 +350,8 @@ impl FilterLane {
         work.reserve(&self.device, queries)?;
         let mut memory = match work.spare.pop() {
             Some(memory) => memory,
-            None => self.device.gpu.alloc("a filter of the tracker", FILTER)?,
+            // SAFETY: it is dropped after the stream that works on it was waited for: see `Work`.
+            None => unsafe { self.device.gpu.alloc_piece("a filter of the tracker", FILTER)? },
         };
         let FilterState { learnt, anchor, outside, label, memory: drawn, power, kept } = filter;
         let mut numbers = vec![0.0; KEPT_STATES + kept.len() * LEARNT];
@@ -592,7 +596,7 @@ mod tests {
 
     /// A place for filters; none on a GPU that is too small for them, which is said.
     fn correlator(surface: &dyn Surface) -> Option<Box<dyn Correlator>> {
-        let correlator = surface.correlator(&tables());
+        let correlator = surface.correlator(tables());
         if correlator.is_none() {
             println!("skipped: this GPU cannot keep the tracker's filters");
         }
@@ -729,7 +733,7 @@ mod tests {
                 let definition = OnDevice::new(Arc::new(Planes(planes)), &format);
                 let surface = picture.surface().unwrap();
                 let there =
-                    there.get_or_insert_with(|| surface.correlator(&lockon_core::tracker::tables()).unwrap());
+                    there.get_or_insert_with(|| surface.correlator(lockon_core::tracker::tables()).unwrap());
                 if turn == 0 {
                     let place = |correlator: &dyn Correlator| {
                         states.iter().map(|state| correlator.place(state).unwrap()).collect()

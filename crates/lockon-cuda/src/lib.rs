@@ -21,6 +21,7 @@
 //! | `threshold`, `fused`, `texture` | launchers of the threshold kernels; textures |
 //! | `range` | launcher of `kernels/range.cu` |
 //! | `overlay`, `surface` | launchers of `kernels/overlay.cu` and `kernels/surface.cu` |
+//! | `idle` | what a run has instead of a ring if there is nothing to search |
 //! | `correlation` | the tracker's filters on the device, launcher of `kernels/correlation.cu` |
 //! | `driver` | the layer over the CUDA driver |
 //! | `parts` | searches and thresholds of single frames, for `lockon-bench` |
@@ -41,6 +42,7 @@ use lockon_core::surface::{Surface, Traffic};
 use driver::{
     Attribute, DeviceBuffer, Event, Gpu, Graph, Pinned, PinnedBuffer, Priority, Stream, TimedEvent, fault,
 };
+use idle::Idle;
 use ncc::{DeviceFrame, MAX_SIDE};
 use range::Expand;
 use search::{CandidateList, Lane, PlannedSearch, Planner, WindowSearch};
@@ -51,6 +53,7 @@ mod correlation;
 #[doc(hidden)]
 pub mod driver;
 mod fused;
+mod idle;
 mod mma;
 mod ncc;
 mod outlines;
@@ -74,7 +77,7 @@ mod texture;
 mod threshold;
 mod wgmma;
 
-pub use driver::{DeviceInfo, device, devices};
+pub use driver::{DeviceInfo, device, device_of, devices};
 pub use surface::Opened;
 
 /// A ring on the device of that number, as options ask for it.
@@ -82,6 +85,9 @@ pub use surface::Opened;
 /// # Errors
 /// As [`Cuda::open`].
 pub fn open(standing: Standing, options: &Options, number: usize) -> Result<Box<dyn Backend>> {
+    if standing.is_idle() {
+        return Ok(Box::new(Idle::open(&standing, options.depth, number)?));
+    }
     let opened = Cuda::open(standing, options.depth, options.kernels, number)?;
     Ok(Box::new(opened.counting(&options.traffic)))
 }
@@ -111,8 +117,6 @@ struct Work {
     /// Index in `times` of the frame that is submitted next.
     turn: usize,
     masks: MaskPool,
-    /// Frames are uploaded even if nothing is done to them.
-    uploads_idly: bool,
     /// Slots are uploaded as they are.
     keeps_pixels: bool,
     traffic: Traffic,
@@ -121,7 +125,7 @@ struct Work {
 
 impl Cuda {
     /// A ring of `depth` slots (1 or more) on the device of that number. All that every frame needs is
-    /// allocated here.
+    /// allocated here. Frames are uploaded also if nothing is to be done to them.
     ///
     /// # Errors
     /// As [`Standing::check`]; `Backend`: no driver, an old one, no such device, frames larger than it can
@@ -171,7 +175,6 @@ impl Cuda {
             times,
             turn: 0,
             masks,
-            uploads_idly: false,
             keeps_pixels: false,
             traffic: Traffic::default(),
             candidates: Vec::new(),
@@ -188,12 +191,6 @@ impl Cuda {
         self
     }
 
-    /// From now on frames are uploaded even if there is nothing to do to them: what a bench compares the ring
-    /// with.
-    pub fn upload_idly(&mut self) {
-        self.work.uploads_idly = true;
-    }
-
     /// From now on slots are uploaded with the pixels that they have: what a bench times is the device.
     pub fn keep_pixels(&mut self) {
         self.work.keeps_pixels = true;
@@ -201,10 +198,6 @@ impl Cuda {
 }
 
 impl Work {
-    fn uploads(&self) -> bool {
-        self.uploads_idly || !self.standing.is_idle()
-    }
-
     /// Takes a mask from the pool, if one is wanted.
     fn lend_mask(&mut self, slot: &mut Slot) -> Result<()> {
         if let Some(mask) = slot.mask.as_mut().filter(|_| self.standing.wants_mask) {
@@ -413,9 +406,6 @@ impl Backend for Cuda {
         let Self { work, ring, .. } = self;
         ring.submit(|slot, before| {
             slot.meta = Some(meta);
-            if !work.uploads() {
-                return Ok(());
-            }
             slot.fill_us = 0;
             work.take_in(slot, picture)?;
             (slot.turn, slot.is_first) = (work.turn % work.times.len(), work.turn == 0);
@@ -428,11 +418,7 @@ impl Backend for Cuda {
     fn wait_next(&mut self, findings: &mut Findings) -> Result<Option<FrameMeta>> {
         let Self { work, ring, .. } = self;
         let meta = ring.wait_next(|slot| {
-            if work.uploads() {
-                work.finish(slot, findings)?;
-            } else {
-                *findings = Findings::default();
-            }
+            work.finish(slot, findings)?;
             Ok(slot.meta.take())
         })?;
         Ok(meta.flatten())

@@ -9,7 +9,7 @@ use lockon_core::error::Result;
 use lockon_core::frame::outlines::{self, Outline, OutlineFinder, PLACES, Peaks};
 use lockon_core::locks::lock;
 
-use super::driver::{DeviceBuffer, Kernel, Mark, Pinned, PinnedBuffer, Priority, Stream, arg, bytes_of, ptx};
+use super::driver::{DeviceBuffer, Kernel, Mark, PinnedBuffer, Priority, Stream, arg, bytes_of, ptx};
 use super::shared::{constant, pod_structure};
 use super::staged::Staged;
 use super::surface::{DevicePicture, Shared};
@@ -204,7 +204,7 @@ impl Finder {
             Some(room) if room.len() >= count * PLACES => answer.insert(room),
             _ => {
                 let length = (count * PLACES).next_power_of_two();
-                answer.insert(device.gpu.alloc_pinned("places of outlines", length, Pinned::Plain)?)
+                answer.insert(device.gpu.alloc_pinned_piece("places of outlines", length)?)
             }
         };
         let at = asked.reserve(device, size_of_val(&*packed) + size_of_val(&*edges))?;

@@ -4,7 +4,7 @@
 
 use lockon_core::error::Result;
 
-use super::driver::{DeviceBuffer, Pinned, PinnedBuffer, Stream};
+use super::driver::{DeviceBuffer, PinnedBuffer, Stream};
 use super::surface::Shared;
 
 /// Bytes on the host, and where they are copied to on the device.
@@ -18,8 +18,9 @@ impl Staged {
             return Ok(there.address());
         }
         let length = length.next_power_of_two();
-        let here = device.gpu.alloc_pinned("what a tracker asks", length, Pinned::Plain)?;
-        let there = device.gpu.alloc("what a tracker asks", length)?;
+        let here = device.gpu.alloc_pinned_piece("what a tracker asks", length)?;
+        // SAFETY: the copy and what reads it are done when it is dropped, as `upload` asks.
+        let there = unsafe { device.gpu.alloc_piece("what a tracker asks", length)? };
         let address = there.address();
         self.0 = Some((here, there));
         Ok(address)

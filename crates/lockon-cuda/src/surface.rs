@@ -249,7 +249,7 @@ impl Shared {
                     None => (self.gpu.stream(Priority::High)?, self.gpu.mark()?),
                 };
                 let length = length.max(USUAL_ANSWER);
-                Room { stream, mark, answer: self.gpu.alloc_pinned("windows", length, Pinned::Plain)? }
+                Room { stream, mark, answer: self.gpu.alloc_pinned_piece("windows", length)? }
             }
         };
         let asked = ask(&room.stream, &mut room.answer);

@@ -1019,6 +1019,22 @@ fn uploads_that_overlap(gpu: &Gpu, standing: Standing, frames: &[Plane]) -> usiz
 }
 
 #[test]
+fn frames_that_need_no_work_pass_a_device_that_allocates_nothing() {
+    if testing::gpu().is_none() {
+        return;
+    }
+    let frames = vec![Random(4).picture(Size::new(640, 361)); 5];
+    let (standing, options) = (Standing::new(frames[0].size()), Options { depth: 3, ..Options::default() });
+    let before = counted::ALLOCATIONS.get();
+    let mut idle = open(standing, &options, 0).unwrap();
+    assert_eq!(idle.depth(), 3);
+    let all = findings_of(&mut *idle, &frames);
+    assert_eq!(all.len(), frames.len());
+    assert!(all.iter().all(|findings| findings.matches.is_empty() && findings.upload_us == 0));
+    assert_eq!(counted::ALLOCATIONS.get(), before, "allocations");
+}
+
+#[test]
 fn times_of_frames_that_are_only_uploaded_are_there_with_the_frames() {
     if testing::gpu().is_none() {
         return;
@@ -1026,7 +1042,6 @@ fn times_of_frames_that_are_only_uploaded_are_there_with_the_frames() {
     let frames = vec![Random(4).picture(Size::new(640, 361)); 300];
     for depth in 1..4 {
         let mut cuda = Cuda::open(Standing::new(frames[0].size()), depth, Kernels::default(), 0).unwrap();
-        cuda.upload_idly();
         for findings in findings_of(&mut cuda, &frames) {
             assert!(findings.matches.is_empty() && findings.foreground.is_none() && findings.mask.is_none());
             assert!(findings.upload_us > 0);

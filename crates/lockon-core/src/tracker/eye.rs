@@ -6,6 +6,7 @@
 //! saw is a [`Sight`], which is judged on the host in any case.
 
 use std::ops::Add;
+use std::sync::LazyLock;
 
 use super::colour::Colours;
 use super::fft::turns;
@@ -123,7 +124,7 @@ pub(super) struct Eye {
     tapers: [Vec<f32>; 2],
     features: Vec<[f32; CHANNELS]>,
     solver: Solver,
-    names: Names,
+    names: &'static Names,
 }
 
 /// The factor of each cell: a cosine window, and its root for wide windows.
@@ -135,8 +136,10 @@ fn tapers() -> [Vec<f32>; 2] {
 }
 
 /// The tables that a device needs to look at windows as an eye does.
-pub fn tables() -> Tables {
-    Tables { turns: turns(), tapers: tapers(), names: Names::new().tables() }
+pub fn tables() -> &'static Tables {
+    static MADE: LazyLock<Tables> =
+        LazyLock::new(|| Tables { turns: turns(), tapers: tapers(), names: Names::get().tables() });
+    &MADE
 }
 
 impl Eye {
@@ -152,7 +155,7 @@ impl Eye {
             tapers: tapers(),
             features: vec![[0.0; CHANNELS]; GRID * GRID],
             solver: Solver::new(),
-            names: Names::new(),
+            names: Names::get(),
         }
     }
 

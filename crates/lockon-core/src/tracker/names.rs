@@ -6,6 +6,8 @@
 //! learnt from pictures of the web; here a name is a bell over luma and chroma, which needs no table of
 //! colours.
 
+use std::sync::LazyLock;
+
 /// Names of a colour.
 pub(super) const NAMES: usize = 9;
 /// The number of them that are grey, and the lumas of these.
@@ -36,7 +38,13 @@ pub(super) struct Names {
 type Table = Vec<[f32; LANES]>;
 
 impl Names {
-    pub(super) fn new() -> Self {
+    /// Made once: each takes half a millisecond.
+    pub(super) fn get() -> &'static Self {
+        static MADE: LazyLock<Names> = LazyLock::new(Names::new);
+        &MADE
+    }
+
+    fn new() -> Self {
         let bell = |distance: f64, width: f64| -0.5 * (distance / width) * (distance / width);
         let table = |exponent: &dyn Fn(usize, f64) -> f64| {
             let share = |name: usize, value: f64| libm::exp(exponent(name, value)) as f32;
@@ -64,8 +72,8 @@ impl Names {
     }
 
     /// The bells over luma, u and v.
-    pub(super) fn tables(self) -> [Vec<[f32; LANES]>; 3] {
-        [self.luma, self.u, self.v]
+    pub(super) fn tables(&self) -> [Vec<[f32; LANES]>; 3] {
+        [&self.luma, &self.u, &self.v].map(Clone::clone)
     }
 
     /// The share of each name in a colour, less the mean share: sums to 0, within [-1/9, 8/9].
@@ -90,7 +98,7 @@ mod tests {
 
     /// The name with the largest share of a colour.
     fn name(luma: u8, u: u8, v: u8) -> usize {
-        let shares = Names::new().shares(luma, u, v);
+        let shares = Names::get().shares(luma, u, v);
         assert!(shares.iter().sum::<f32>().abs() < 1e-5, "{shares:?}");
         (0..NAMES).max_by(|&a, &b| shares[a].total_cmp(&shares[b])).unwrap()
     }
@@ -107,7 +115,7 @@ mod tests {
     #[test]
     fn the_strongest_colours_have_finite_shares() {
         for (u, v) in [(0, 0), (0, 255), (255, 0), (255, 255)] {
-            assert!(Names::new().shares(255, u, v).iter().all(|share| share.is_finite()));
+            assert!(Names::get().shares(255, u, v).iter().all(|share| share.is_finite()));
         }
     }
 }

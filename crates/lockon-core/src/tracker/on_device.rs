@@ -12,7 +12,7 @@ use super::sample::{Sampler, Window};
 use super::target::{Pursuit, Scene, Target};
 use super::workplaces::{Workplace, Workplaces};
 use crate::frame::Frame;
-use crate::frame::correlator::{Correlator, Lesson, Tables};
+use crate::frame::correlator::{Correlator, Lesson};
 use crate::surface::Surface;
 
 /// Targets of a lane before there is another one, if a thread is left for it. With few, a request has little to
@@ -24,7 +24,6 @@ pub(super) struct OnDevice {
     lanes: Vec<Lane>,
     /// It had no room for a target: others are not tried.
     is_full: bool,
-    tables: Option<Tables>,
 }
 
 /// The filters of some targets, and what these need in a frame.
@@ -64,12 +63,12 @@ enum Work<'a> {
 
 impl OnDevice {
     pub(super) fn new() -> Self {
-        Self { lanes: Vec::new(), is_full: false, tables: None }
+        Self { lanes: Vec::new(), is_full: false }
     }
 
     /// Takes in where the next frame lies: the filters go there, in lanes for up to so many threads.
     pub(super) fn move_filters(&mut self, targets: &mut [Target], frame: &Frame, threads: usize) {
-        let Self { lanes, is_full, tables } = self;
+        let Self { lanes, is_full } = self;
         let surface = frame.picture.surface();
         let sees = |lane: &Lane| surface.is_some_and(|surface| lane.correlator.sees(surface));
         if lanes.first().is_some_and(|lane| !sees(lane)) {
@@ -80,7 +79,7 @@ impl OnDevice {
         }
         let Some(surface) = surface else { return };
         if lanes.is_empty() {
-            lanes.extend(Lane::new(surface, tables));
+            lanes.extend(Lane::new(surface));
             *is_full = false;
         }
         if lanes.is_empty() || *is_full || targets.iter().all(|target| target.lane().is_some()) {
@@ -93,7 +92,7 @@ impl OnDevice {
         for target in targets.iter_mut().filter(|target| target.lane().is_none()) {
             if lanes.len() < threads
                 && counts.iter().all(|&count| count >= TARGETS)
-                && let Some(lane) = Lane::new(surface, tables)
+                && let Some(lane) = Lane::new(surface)
             {
                 lanes.push(lane);
                 counts.push(0);
@@ -145,8 +144,8 @@ impl OnDevice {
 
 impl Lane {
     /// None if the device cannot have filters.
-    fn new(surface: &(dyn Surface + 'static), tables: &mut Option<Tables>) -> Option<Self> {
-        let correlator = surface.correlator(tables.get_or_insert_with(self::tables))?;
+    fn new(surface: &(dyn Surface + 'static)) -> Option<Self> {
+        let correlator = surface.correlator(tables())?;
         let (sampler, ahead) = (Sampler::new(), Ahead::default());
         Some(Self { correlator, followed: Vec::new(), sampler, ahead })
     }

@@ -20,7 +20,9 @@ use lockon_core::locks::Ranked;
 use super::Attribute;
 use super::error::{failed, failed_to_open, fault, is_fatal};
 use super::graph::hold_captures_up;
+use super::memory::free_slabs;
 use super::module::LoadedModules;
+use super::pool::Pools;
 
 /// PTX of ISA 8.1 needs the driver of CUDA 12.1 (530) or a newer one.
 const NEEDED_DRIVER: CudaVersion = CudaVersion { major: 12, minor: 1 };
@@ -114,6 +116,21 @@ pub fn device(number: usize) -> Result<DeviceInfo> {
     Ok(info)
 }
 
+/// The number of the device whose memory lies at an address.
+///
+/// # Errors
+/// As [`devices`]; `Other` if no device's memory does.
+pub fn device_of(address: u64) -> Result<usize> {
+    start_driver()?;
+    let mut number: c_int = 0;
+    let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
+    // SAFETY: the driver is started; it writes one number, and knows no address that is not its own.
+    unsafe { sys::cuPointerGetAttribute((&raw mut number).cast(), attribute, address) }
+        .result()
+        .map_err(failed_to_open("asking whose memory lies at an address"))?;
+    Ok(number as usize)
+}
+
 fn describe(number: usize, driver: CudaVersion) -> Result<DeviceInfo> {
     let ask = || {
         let device = result::device::get(number as c_int)?;
@@ -145,8 +162,21 @@ pub struct OpenDevice {
     max_shared_bytes: OnceLock<usize>,
     /// The modules that [`Gpu::share`] has loaded, by their PTX.
     pub(super) shared: Ranked<LoadedModules, 130>,
+    /// Small pieces of memory.
+    pub(super) pools: Pools,
     /// The first error of a resource that was dropped.
     dropped: OnceLock<DriverError>,
+}
+
+impl Drop for OpenDevice {
+    fn drop(&mut self) {
+        let is_current = self.context.bind_to_thread();
+        // SAFETY: whoever has a piece has the device, so none is in use any more.
+        let freed = is_current.and_then(|()| unsafe { free_slabs(&mut self.pools) });
+        if let Err(error) = freed {
+            tracing::debug!("closing the device: {error}");
+        }
+    }
 }
 
 impl Deref for Gpu {
@@ -176,6 +206,7 @@ impl Gpu {
             context: CudaContext::new(number).map_err(failed_to_open("opening the device"))?,
             max_shared_bytes: OnceLock::new(),
             shared: Ranked::default(),
+            pools: Pools::default(),
             dropped: OnceLock::new(),
         });
         open.push((number, Arc::downgrade(&context)));

@@ -17,6 +17,7 @@ use super::counted;
 use super::device::Gpu;
 use super::error::{failed, fault};
 use super::graph::hold_captures_up;
+use super::pool::{PINNED_SLAB, Pools, SLAB, Size};
 
 /// Plain numbers. Every pattern of bits is a value, so they can be copied to and from a device.
 ///
@@ -51,11 +52,14 @@ pub enum Pinned {
     WriteCombined,
 }
 
-/// Memory of a device. It is freed when dropped, which waits for the work on the device.
+/// Memory of a device. It is freed when dropped, which waits for the work on the device, unless it is a piece
+/// of a pool.
 pub struct DeviceBuffer<T> {
     gpu: Gpu,
     pub(super) address: sys::CUdeviceptr,
     pub(super) length: usize,
+    /// Of a piece of a pool.
+    piece: Option<Size>,
     of: PhantomData<T>,
 }
 
@@ -83,6 +87,9 @@ impl<T: Pod> DeviceBuffer<T> {
 
 impl<T> Drop for DeviceBuffer<T> {
     fn drop(&mut self) {
+        if let Some(size) = self.piece {
+            return self.gpu.pools.device.give(size, self.address);
+        }
         // SAFETY: allocated by `Gpu::alloc`, and no other code has the address; freeing waits for kernels
         // that use it.
         self.gpu.free(|| unsafe { result::free_sync(self.address) });
@@ -96,6 +103,8 @@ pub struct PinnedBuffer<T> {
     gpu: Gpu,
     pub(super) pointer: *mut T,
     pub(super) length: usize,
+    /// Of a piece of a pool.
+    piece: Option<Size>,
 }
 
 // SAFETY: the buffer owns what the pointer points to, which is not bound to a thread.
@@ -134,6 +143,9 @@ impl<T: Pod> PinnedBuffer<T> {
 
 impl<T> Drop for PinnedBuffer<T> {
     fn drop(&mut self) {
+        if let Some(size) = self.piece {
+            return self.gpu.pools.pinned.give(size, self.pointer.expose_provenance() as u64);
+        }
         // SAFETY: allocated by `Gpu::alloc_pinned`, and no other code has the pointer. The caller that
         // started a copy or a kernel that touches it has waited for that (`Stream::upload`, `download` and
         // `launch`).
@@ -156,20 +168,28 @@ impl Gpu {
         let bytes = (length * size_of::<T>()).max(1);
         #[cfg(test)]
         counted::allocation(what, bytes)?;
+        let address = self.allocate(what, bytes)?;
+        Ok(DeviceBuffer { gpu: self.clone(), address, length, piece: None, of: PhantomData })
+    }
+
+    /// So many bytes of the device, all 0.
+    fn allocate(&self, what: &'static str, bytes: usize) -> Result<sys::CUdeviceptr> {
         self.bind()?;
         let _captures_wait = hold_captures_up();
         let no_room = |error| self.no_room(what, bytes, error);
-        // SAFETY: the context is bound. The memory set is what was just given. Setting it is put into the
-        // default stream, which the others do not wait for, so it is waited for here.
-        let (address, cleared) = unsafe {
+        // SAFETY: the context is bound. The memory set is what was just given, and freed if that fails.
+        // Setting it is put into the default stream, which the others do not wait for, so it is waited for
+        // here.
+        unsafe {
             let address = result::malloc_sync(bytes).map_err(no_room)?;
             let cleared = result::memset_d8_sync(address, 0, bytes)
                 .and_then(|()| result::stream::synchronize(std::ptr::null_mut()));
-            (address, cleared)
-        };
-        let buffer = DeviceBuffer { gpu: self.clone(), address, length, of: PhantomData };
-        cleared.map_err(failed("clearing device memory"))?;
-        Ok(buffer)
+            if cleared.is_err() {
+                self.free(|| result::free_sync(address));
+            }
+            cleared.map_err(failed("clearing device memory"))?;
+            Ok(address)
+        }
     }
 
     /// Room for `length` numbers of page-locked host memory, all 0, which the device reads and writes
@@ -185,6 +205,12 @@ impl Gpu {
         let bytes = (length * size_of::<T>()).max(1);
         #[cfg(test)]
         counted::allocation(what, bytes)?;
+        let pointer = self.allocate_pinned(what, bytes, kind)?.cast();
+        Ok(PinnedBuffer { gpu: self.clone(), pointer, length, piece: None })
+    }
+
+    /// So many bytes of page-locked memory, all 0.
+    fn allocate_pinned(&self, what: &'static str, bytes: usize, kind: Pinned) -> Result<*mut u8> {
         self.bind()?;
         let _captures_wait = hold_captures_up();
         let flags = match kind {
@@ -193,13 +219,47 @@ impl Gpu {
         };
         // SAFETY: the context is bound. What is written lies within what was just given, which is aligned to
         // a page.
-        let pointer = unsafe {
+        unsafe {
             let pointer =
                 result::malloc_host(bytes, flags).map_err(|error| no_host_room(what, bytes, error))?;
             pointer.cast::<u8>().write_bytes(0, bytes);
-            pointer.cast::<T>()
+            Ok(pointer.cast())
+        }
+    }
+
+    /// Room for `length` numbers on the device, whatever they are: a piece of a pool, unless it is large. It
+    /// is for buffers that come with each video or target.
+    ///
+    /// # Safety
+    /// All work that uses it is done when it is dropped: other code gets it then, and nothing waits.
+    pub(crate) unsafe fn alloc_piece<T: Pod>(
+        &self,
+        what: &'static str,
+        length: usize,
+    ) -> Result<DeviceBuffer<T>> {
+        let Some(size) = Size::of::<T>(length) else { return self.alloc(what, length) };
+        #[cfg(test)]
+        counted::allocation(what, length * size_of::<T>())?;
+        let address = self.pools.device.take(size, SLAB, |bytes| self.allocate(what, bytes))?;
+        Ok(DeviceBuffer { gpu: self.clone(), address, length, piece: Some(size), of: PhantomData })
+    }
+
+    /// As [`Self::alloc_pinned`], plain, whatever the numbers are: a piece of a pool, unless it is large.
+    pub(crate) fn alloc_pinned_piece<T: Pod>(
+        &self,
+        what: &'static str,
+        length: usize,
+    ) -> Result<PinnedBuffer<T>> {
+        let Some(size) = Size::of::<T>(length) else {
+            return self.alloc_pinned(what, length, Pinned::Plain);
         };
-        Ok(PinnedBuffer { gpu: self.clone(), pointer, length })
+        #[cfg(test)]
+        counted::allocation(what, length * size_of::<T>())?;
+        let address = self.pools.pinned.take(size, PINNED_SLAB, |bytes| {
+            Ok(self.allocate_pinned(what, bytes, Pinned::Plain)?.expose_provenance() as u64)
+        })?;
+        let pointer = std::ptr::with_exposed_provenance_mut(address as usize);
+        Ok(PinnedBuffer { gpu: self.clone(), pointer, length, piece: Some(size) })
     }
 
     /// True if memory of the host is page-locked, so that copies from it need not be staged.
@@ -221,6 +281,19 @@ impl Gpu {
         let (free, total) = self.context.mem_get_info().unwrap_or((0, self.info().memory));
         fault(DeviceFault::OutOfMemory { what, wanted, free, total })
     }
+}
+
+/// Frees the memory that pools have cut their pieces from, when a device is closed.
+///
+/// # Safety
+/// The context is current, and no piece is in use.
+pub(super) unsafe fn free_slabs(pools: &mut Pools) -> Result<(), DriverError> {
+    // SAFETY: allocated by `allocate` and `allocate_pinned`, and not in use, as the caller promises.
+    let device = pools.device.end().into_iter().map(|slab| unsafe { result::free_sync(slab) });
+    let pinned =
+        |slab: u64| unsafe { result::free_host(std::ptr::with_exposed_provenance_mut(slab as usize)) };
+    let pinned = pools.pinned.end().into_iter().map(pinned);
+    device.chain(pinned).fold(Ok(()), Result::and)
 }
 
 fn no_host_room(what: &'static str, wanted: usize, error: DriverError) -> Error {

@@ -20,11 +20,12 @@ mod event;
 mod graph;
 mod memory;
 mod module;
+mod pool;
 mod ptx;
 mod stream;
 mod texture;
 
-pub use device::{DeviceInfo, Gpu, device, devices};
+pub use device::{DeviceInfo, Gpu, device, device_of, devices};
 pub use error::{failed, fault};
 pub use event::{Event, TimedEvent};
 pub use graph::{Graph, hold_captures_up};

@@ -21,7 +21,7 @@ use super::device::Gpu;
 use super::error::{failed, fault, is_fatal, said};
 use super::event::Event;
 use super::graph::{Quiet, hold_captures_up};
-use super::memory::{DeviceBuffer, Pinned, PinnedBuffer, Pod, Rows};
+use super::memory::{DeviceBuffer, PinnedBuffer, Pod, Rows};
 use super::module::Kernel;
 
 /// Priority of a stream's work.
@@ -421,7 +421,10 @@ const LONGEST: Duration = Duration::from_millis(20);
 impl Gpu {
     /// A mark for [`Stream::wait_for_mark`].
     pub(crate) fn mark(&self) -> Result<Mark> {
-        Ok(Mark { number: self.alloc_pinned("a mark", 1, Pinned::Plain)?, next: 0 })
+        let mut number = self.alloc_pinned_piece("a mark", 1)?;
+        // The one before may have left the number that is waited for first.
+        number.as_mut_slice()[0] = 0;
+        Ok(Mark { number, next: 0 })
     }
 
     /// A queue of work. Those of high priority come before the others where both could run.
@@ -459,7 +462,7 @@ mod tests {
         // Some copies take longer than the mark is read.
         for length in [1, 1000, 1 << 20, 1 << 28] {
             let mut there = gpu.alloc::<u8>("bytes", length).unwrap();
-            let mut here = gpu.alloc_pinned::<u8>("bytes", length, Pinned::Plain).unwrap();
+            let mut here = gpu.alloc_pinned_piece::<u8>("bytes", length).unwrap();
             for value in 1..4 {
                 stream.fill(&mut there, value).unwrap();
                 // SAFETY: the mark is waited for before `here` is read or dropped.
