@@ -1,7 +1,8 @@
-//! Files that are added together and play at their own speed begin together.
+//! Files that are added together and play at their own speed begin when all are open, one after the other.
 //!
 //! Opening decoders takes a GPU's driver long: with a hundred of them, the first ones would lose frames while
-//! the last ones are opened.
+//! the last ones are opened. And if all began at the same moment, all of their frames would come at the same
+//! moments: with 160 videos, each had 60 ms to wait for its turn at times, instead of 8.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,6 +16,9 @@ use lockon_core::error::Result;
 
 /// If no other run becomes ready for so long, the rest are not waited for: one may wait for its writer.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// From one run's beginning to the next one's. No multiple of it is near the usual times between frames.
+const STEP: Duration = Duration::from_millis(5);
 
 /// A run's place at the start. Whoever drops it is ready, or will not begin.
 #[derive(Clone)]
@@ -30,14 +34,15 @@ impl Start {
         Self { here, all, ready: Arc::default() }
     }
 
-    /// Returns when all others are ready too.
+    /// Returns when all others are ready too, and those that were ready before have begun.
     ///
     /// # Errors
     /// `Stopped`.
     pub(super) fn wait(self, control: &Control) -> Result<()> {
         let Self { here, all, ready } = self;
         drop(here);
-        let (mut known, mut since) = (ready.fetch_add(1, Ordering::Relaxed) + 1, Instant::now());
+        let before = ready.fetch_add(1, Ordering::Relaxed) as u32;
+        let (mut known, mut since) = (before as usize + 1, Instant::now());
         while let Err(RecvTimeoutError::Timeout) = all.recv_timeout(STOP_CHECK) {
             control.check()?;
             let now = ready.load(Ordering::Relaxed);
@@ -47,6 +52,11 @@ impl Start {
                 tracing::info!("it begins before all others are ready: none became ready for {PATIENCE:?}");
                 break;
             }
+        }
+        let all_ready = Instant::now();
+        while let Some(left) = (STEP * before).checked_sub(all_ready.elapsed()) {
+            control.check()?;
+            std::thread::sleep(left.min(STOP_CHECK));
         }
         Ok(())
     }
