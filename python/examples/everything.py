@@ -74,5 +74,29 @@ def main() -> None:
     print(lockon.__version__, why_not)
 
 
+def follow_a_video() -> None:
+    """Only where lockon reads videos."""
+    with tempfile.TemporaryDirectory() as folder:
+        video = Path(folder) / "video.y4m"
+        with open(video, "wb") as file:
+            file.write(b"YUV4MPEG2 W320 H240 F25:1 Ip A1:1 C420jpeg\n")
+            grey = np.full(320 * 240 // 2, 128, np.uint8)
+            for index in range(5):
+                file.write(b"FRAME\n" + np.roll(picture(), 2 * index, axis=1).tobytes() + grey.tobytes())
+        run: lockon.Run
+        with lockon.run(video, track=(100, 40, 60, 40), max_frames=3) as run:
+            print(run.width, run.height, run.frame_rate)
+            record: lockon.FrameRecord = next(run)
+            assert record.tracks[0].x == 100
+            pixels: npt.NDArray[np.uint8] | None
+            for record, pixels in run.frames(with_pixels=True):
+                assert pixels is None or pixels.shape == (240, 320, 3)
+            assert record.frame == 2 and run.summary is not None and run.run["width"] == 320
+
+
 if __name__ == "__main__":
     main()
+    try:
+        follow_a_video()
+    except RuntimeError as error:
+        print(error)

@@ -24,6 +24,7 @@ import numpy.typing as npt
 from . import _lockon
 from ._lockon import DeviceError, __version__
 from ._results import FrameRecord, MatchRow, Results, TrackRow, read_results
+from ._run import Run, run
 
 Picture = npt.NDArray[Any]
 """A numpy array of uint8; see the module's documentation."""
@@ -42,6 +43,7 @@ __all__ = [
     "Matches",
     "Picture",
     "Results",
+    "Run",
     "Steps",
     "Template",
     "Track",
@@ -52,6 +54,7 @@ __all__ = [
     "devices",
     "match",
     "read_results",
+    "run",
     "score_map",
     "threshold",
 ]

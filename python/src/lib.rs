@@ -4,8 +4,11 @@
 mod array;
 mod device;
 mod failure;
+mod gpu_array;
 mod matcher;
 mod process;
+#[cfg(feature = "gst")]
+mod run;
 mod threshold;
 mod tracker;
 
@@ -18,6 +21,8 @@ fn _lockon(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<matcher::Matcher>()?;
     module.add_class::<threshold::Thresholder>()?;
     module.add_class::<tracker::Tracker>()?;
+    #[cfg(feature = "gst")]
+    module.add_class::<run::Run>()?;
     module.add_function(wrap_pyfunction!(device::devices, module)?)?;
     module.add_function(wrap_pyfunction!(matcher::score_map, module)?)
 }

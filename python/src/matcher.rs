@@ -14,6 +14,7 @@ use lockon_core::locks::Ranked;
 use lockon_core::message::Message;
 use lockon_core::results::Match;
 use lockon_core::search::Search;
+use lockon_core::surface::Surface;
 use lockon_core::template::{Bank, Template};
 use lockon_core::{memory, workers};
 use lockon_run::{backend, setup};
@@ -21,9 +22,10 @@ use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use rayon::ThreadPool;
 
-use crate::array::{ArrayPicture, Pixels};
+use crate::array::Pixels;
 use crate::device;
 use crate::failure::exception;
+use crate::gpu_array::GpuPixels;
 use crate::process::{ForSize, Owned};
 
 /// The fields of `lockon.Match`.
@@ -91,8 +93,14 @@ impl Matcher {
 
     /// The matches in a picture, as tuples of `lockon.Match`.
     fn find(&self, scene: &Bound<'_, PyAny>) -> PyResult<Vec<Row>> {
-        let pixels = Pixels::of(scene, "scene")?;
-        let found = scene.py().detach(|| self.try_find(Arc::new(pixels.into_picture()?)));
+        let found = if let Some(pixels) = GpuPixels::of(scene, "scene")? {
+            let size = pixels.size();
+            scene.py().detach(|| self.try_find(pixels.into_picture()?, size))
+        } else {
+            let pixels = Pixels::of(scene, "scene")?;
+            let size = pixels.size();
+            scene.py().detach(|| self.try_find(Arc::new(pixels.into_picture()?), size))
+        };
         found.map_err(exception)
     }
 
@@ -108,20 +116,21 @@ impl Matcher {
 }
 
 impl Matcher {
-    fn try_find(&self, picture: Arc<ArrayPicture>) -> Result<Vec<Row>> {
-        let size = picture.luma().size();
+    fn try_find(&self, picture: Arc<dyn Picture>, size: Size) -> Result<Vec<Row>> {
         let search = |opened: &mut Opened| match opened {
             Opened::Cpu(own) => {
                 let OnCpu { matcher, roi, pool } = &mut **own;
                 let (mut matches, limits) = (Vec::new(), &self.search.limits);
-                let mut run = || matcher.run(picture.luma(), *roi, limits, &mut matches);
+                let luma = picture.plane(0);
+                picture.surface().map_or(Ok(()), Surface::check)?;
+                let mut run = || matcher.run(luma, *roi, limits, &mut matches);
                 let ran = match pool {
                     Some(pool) => pool.install(run),
                     None => run(),
                 };
                 ran.map(|()| matches)
             }
-            Opened::Device(device) => Ok(find(&mut **device, picture)?.matches),
+            Opened::Device(device) => Ok(find(&mut **device, &picture)?.matches),
         };
         let matches = self.opened.with(size, || self.open(size), search)?;
         Ok(matches.into_iter().map(row).collect())
@@ -178,12 +187,12 @@ fn prepared(name: &str, luma: &Pixels, mask: Option<Pixels>) -> Result<Template>
 }
 
 /// Returns the findings of a device in one picture.
-pub(crate) fn find(device: &mut dyn Backend, picture: Arc<ArrayPicture>) -> Result<Findings> {
-    let picture: Arc<dyn Picture> = picture;
+pub(crate) fn find(device: &mut dyn Backend, picture: &Arc<dyn Picture>) -> Result<Findings> {
     let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: Instant::now() };
     let mut findings = Findings::default();
-    device.submit(meta, &picture)?;
+    device.submit(meta, picture)?;
     device.wait_next(&mut findings)?;
+    picture.surface().map_or(Ok(()), Surface::check)?;
     Ok(findings)
 }
 

@@ -20,7 +20,7 @@ impl<T> Owned<T> {
     }
 
     /// The value, if this process made it.
-    fn get(&mut self) -> Option<&mut T> {
+    pub(crate) fn get(&mut self) -> Option<&mut T> {
         (self.process == std::process::id()).then_some(&mut *self.value)
     }
 }

@@ -6,15 +6,17 @@ use lockon_core::backend::cpu::threshold;
 use lockon_core::backend::{Backend, Options, Standing};
 use lockon_core::config::ThresholdSpec;
 use lockon_core::error::Result;
-use lockon_core::frame::{Plane, Size};
+use lockon_core::frame::{Picture, Plane, Size};
+use lockon_core::surface::Surface;
 use lockon_run::backend;
 use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use rayon::ThreadPool;
 
-use crate::array::{ArrayPicture, Pixels};
+use crate::array::Pixels;
 use crate::device;
 use crate::failure::exception;
+use crate::gpu_array::GpuPixels;
 use crate::matcher;
 use crate::process::ForSize;
 
@@ -41,21 +43,29 @@ impl Thresholder {
 
     /// The thresholded picture: 255 where it is foreground, else 0.
     fn run<'py>(&self, image: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray2<u8>>> {
-        let (py, pixels) = (image.py(), Pixels::of(image, "image")?);
-        let Size { width, height } = pixels.size();
-        let mask = py.detach(|| self.try_run(Arc::new(pixels.into_picture()?)));
+        let py = image.py();
+        let (mask, Size { width, height }) = if let Some(pixels) = GpuPixels::of(image, "image")? {
+            let size = pixels.size();
+            (py.detach(|| self.try_run(&pixels.into_picture()?, size)), size)
+        } else {
+            let pixels = Pixels::of(image, "image")?;
+            let size = pixels.size();
+            let picture = || Ok(Arc::new(pixels.into_picture()?) as Arc<dyn Picture>);
+            (py.detach(|| self.try_run(&picture()?, size)), size)
+        };
         let mask = mask.map_err(exception)?;
         PyArray1::from_vec(py, mask).reshape([height, width])
     }
 }
 
 impl Thresholder {
-    fn try_run(&self, picture: Arc<ArrayPicture>) -> Result<Vec<u8>> {
-        let size = picture.luma().size();
+    fn try_run(&self, picture: &Arc<dyn Picture>, size: Size) -> Result<Vec<u8>> {
         let work = |opened: &mut Opened| match opened {
             Opened::Cpu(thresholder, pool) => {
                 let mut mask = Plane::new(size);
-                pool.install(|| thresholder.run(picture.luma(), &mut mask));
+                let luma = picture.plane(0);
+                picture.surface().map_or(Ok(()), Surface::check)?;
+                pool.install(|| thresholder.run(luma, &mut mask));
                 Ok(mask.into_vec())
             }
             Opened::Device(device) => {

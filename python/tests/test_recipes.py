@@ -1,5 +1,6 @@
 """The code of docs/guide/python.md, and the example, do what they say."""
 
+import json
 import os
 import re
 import runpy
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import lockon
 from conftest import noise, write_png
 
 PYTHON = Path(__file__).parent.parent
@@ -38,7 +40,21 @@ def write_files(folder, cv2):
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=range(len(RECIPES)))
 def test_a_recipe_of_the_guide_runs(recipe, tmp_path, monkeypatch, capsys):
-    if "cv2" in recipe:
+    for module in ("cupy", "IPython"):
+        if module in recipe:
+            pytest.importorskip(module, reason=f"skipped: {module} is not here")
+    if "IPython" in recipe:
+        from IPython.core.interactiveshell import InteractiveShell
+
+        # As in a notebook: without a shell there is nothing to show pictures in.
+        InteractiveShell.instance()
+    if "cupy" in recipe and not lockon.devices():
+        pytest.skip("skipped: there is no GPU")
+    if "lockon.run(" in recipe:
+        if not hasattr(lockon._lockon, "Run"):
+            pytest.skip("skipped: this lockon is built without GStreamer")
+        write_files(tmp_path, pytest.importorskip("cv2", reason="skipped: OpenCV is not here"))
+    elif "cv2" in recipe:
         write_files(tmp_path, pytest.importorskip("cv2", reason="skipped: OpenCV is not here"))
     monkeypatch.chdir(tmp_path)
     if "read_results" in recipe:
@@ -49,6 +65,9 @@ def test_a_recipe_of_the_guide_runs(recipe, tmp_path, monkeypatch, capsys):
         recipe = recipe.replace('["lockon", ', f"[{program!r}, ")
     exec(compile(recipe, str(GUIDE), "exec"), {"__name__": "__main__"})
     printed = capsys.readouterr().out
+    if "tracked.mp4" in recipe:
+        assert printed.startswith("300 200 30.0\n0.0 tracked 40.0 30.0\n") and printed.endswith("\n20\n"), printed
+        assert len(lockon.read_results("tracks.jsonl")) == 20 and os.path.getsize("tracked.mp4") > 1000
     if "found.png" in recipe:
         assert printed.startswith("1.0 134.9") or printed.startswith("1.0 135.0"), printed
         assert os.path.getsize("found.png") > 1000
@@ -76,10 +95,21 @@ def test_the_guide_has_its_recipes():
 def test_the_example_uses_every_function():
     example = PYTHON / "examples/everything.py"
     runpy.run_path(str(example), run_name="__main__")
-    import lockon
-
     text = example.read_text()
     # Names that only annotations and handlers of errors need.
     left_out = {"Box", "Device", "DeviceError", "Devices", "Picture", "Steps"}
     unused = {name for name in lockon.__all__ if not re.search(rf"lockon\.{name}\b", text)}
     assert unused - left_out == set()
+
+
+def test_the_notebook_runs(monkeypatch, tmp_path):
+    matplotlib = pytest.importorskip("matplotlib", reason="skipped: matplotlib is not here")
+    matplotlib.use("agg")
+    cells = json.loads((GUIDE.parent / "python.ipynb").read_text())["cells"]
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), "python.ipynb", "exec"), names)
+    assert len(matplotlib.pyplot.get_fignums()) >= 3
+    matplotlib.pyplot.close("all")

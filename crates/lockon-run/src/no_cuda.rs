@@ -43,11 +43,27 @@ pub fn device(_: usize) -> Result<DeviceInfo> {
     Err(NOT_BUILT)
 }
 
+/// No device's memory.
+///
+/// # Errors
+/// `Backend`, always.
+pub fn device_of(_: u64) -> Result<usize> {
+    Err(NOT_BUILT)
+}
+
 /// A device that stays open.
 #[derive(Debug)]
 pub struct Opened;
 
 impl Opened {
+    /// Opens nothing.
+    ///
+    /// # Errors
+    /// `Backend`, always.
+    pub fn open(_: usize) -> Result<Self> {
+        Err(NOT_BUILT)
+    }
+
     /// Opens nothing.
     ///
     /// # Errors

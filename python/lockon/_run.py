@@ -1,0 +1,123 @@
+"""Runs over videos."""
+
+from __future__ import annotations
+
+import json
+import os
+from types import TracebackType
+from typing import Any, Dict, Iterator, List, Optional, Tuple, Type, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _lockon
+from ._results import FrameRecord, _frame
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+class Run:
+    """A run over a video, which goes on as its frames are taken: an iterator of :class:`FrameRecord`.
+
+    ``with`` ends it and completes its outputs when the block is left, also by an exception; so does :meth:`close`.
+    """
+
+    def __init__(self, input: Optional[Path], **options: Any) -> None:
+        given = {"input": input, **options}
+        if not hasattr(_lockon, "Run"):
+            raise RuntimeError(
+                "this lockon reads no videos: the package lockon-gst does, with the GStreamer of the system; it takes "
+                "the place of lockon (pip uninstall lockon; pip install lockon-gst)"
+            )
+        self._run = _lockon.Run([(name, _texts(value, name)) for name, value in given.items() if value is not None])
+        self.width, self.height, self.frame_rate = self._run.format()
+        """Size of the frames in pixels, and frames a second; 0 if that is not known."""
+        self.run: Dict[str, Any] = {}
+        """The record at the beginning of results files: input, device, options. Empty before the first frame."""
+        self.summary: Optional[Dict[str, Any]] = None
+        """The record at their end; None before it."""
+
+    def __iter__(self) -> Iterator[FrameRecord]:
+        return self
+
+    def __next__(self) -> FrameRecord:
+        return self._next(False)[0]
+
+    def frames(self, *, with_pixels: bool = True) -> Iterator[Tuple[FrameRecord, Optional[npt.NDArray[np.uint8]]]]:
+        """The records and the frames that they are of.
+
+        :param with_pixels: the frame comes as an array of shape (height, width, 3) in the order blue, green, red;
+            otherwise None does. Of the first two frames after a change of it, what was asked for before it may come.
+        """
+        while True:
+            try:
+                yield self._next(with_pixels)
+            except StopIteration:
+                return
+
+    def _next(self, has_pixels: bool) -> Tuple[FrameRecord, Optional[npt.NDArray[np.uint8]]]:
+        self._run.give_pixels(has_pixels)
+        while True:
+            item = self._run.next()
+            if item is None:
+                raise StopIteration
+            line, pixels = item
+            record = json.loads(line)
+            kind = record["type"]
+            if kind == "frame":
+                return _frame(record), pixels
+            if kind == "run":
+                self.run = record
+            elif kind == "summary":
+                self.summary = record
+
+    def close(self) -> None:
+        """Ends the run, completes its outputs, and waits for that. Ended once, it has no more frames."""
+        self._run.close()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+
+def run(input: Optional[Path] = None, **options: Any) -> Run:
+    """Runs over a video as ``lockon run`` does: finds templates, follows boxes, thresholds, writes results and videos.
+
+    :param input: a file, a URI, ``"camera"``, pictures (``"seq/%04d.jpg"``)
+    :param options: those of ``lockon run``, with ``_`` for ``-``: ``template="logo.png"``, ``track=(310, 120, 64, 128)``,
+        ``output="out.mp4"``, ``max_frames=100``. A list has one that may be given several times; a tuple of numbers is
+        written with commas; True stands for an option without a value. Nothing is printed, and options that need the
+        program itself (``serve``, ``display``, ``pick``, ``events``, ``metrics``) are not for it.
+    :returns: an iterator of :class:`FrameRecord`; Ctrl-C works while it waits
+    :raises TypeError: an option that does not exist
+    :raises ValueError: a value or an input that cannot be, also when a frame is taken
+    :raises RuntimeError: a lockon without GStreamer
+    """
+    return Run(input, **options)
+
+
+_OF_PROGRAM = ("serve", "speed", "display", "pick", "events", "event_thumbnails", "home_assistant", "metrics")
+
+
+def _texts(value: Any, name: str) -> List[str]:
+    """Values as the command line has them."""
+    if name in _OF_PROGRAM:
+        raise ValueError(f"{name} is an option of the program alone")
+    if isinstance(value, list):
+        return [_text(one) for one in value]
+    return [_text(value)]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(map(_text, value))
+    return os.fspath(value) if isinstance(value, (str, os.PathLike)) else str(value)

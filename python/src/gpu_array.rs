@@ -1,0 +1,113 @@
+//! Arrays on a GPU, of CuPy and PyTorch for example, by the interface that Numba defined:
+//! <https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html>.
+
+#![expect(unsafe_code, reason = "an array is described by an address, a shape and strides")]
+
+use std::sync::Arc;
+
+use lockon_core::device_memory::{DeviceMemory, DevicePlane, SurfaceDevice};
+use lockon_core::error::Result;
+use lockon_core::frame::{Picture, PixelFormat, Size, VideoFormat};
+use lockon_core::locks::Ranked;
+use lockon_core::still::MAX_PIXELS;
+use lockon_run::backend::cuda::{self, Opened};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// The stream in which work of an array may be that names none: CUDA's legacy default stream, which CuPy and
+/// PyTorch use unless they are told otherwise.
+const LEGACY_STREAM: usize = 1;
+
+/// The GPUs on which arrays lay, by their numbers.
+static OPENED: Ranked<Vec<(usize, Arc<Opened>)>, 6> = Ranked::new(Vec::new());
+
+/// A grey picture in the memory of a GPU.
+pub(crate) struct GpuPixels {
+    address: u64,
+    size: Size,
+    stride: usize,
+    stream: usize,
+    array: Py<PyAny>,
+}
+
+impl GpuPixels {
+    /// Takes the pixels of an array that is called `name` in messages; `None` if it does not lie on a GPU.
+    pub(crate) fn of(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<Self>> {
+        let Some(interface) = array.getattr_opt("__cuda_array_interface__")? else { return Ok(None) };
+        let interface = interface.cast_into::<PyDict>()?;
+        let field = |key: &str| interface.get_item(key).map(|value| value.filter(|value| !value.is_none()));
+        let missing =
+            |key: &str| PyTypeError::new_err(format!("{name} has a __cuda_array_interface__ without {key}"));
+        let needed = |key: &str| field(key)?.ok_or_else(|| missing(key));
+        let dtype: String = needed("typestr")?.extract()?;
+        if dtype != "|u1" {
+            return Err(PyTypeError::new_err(format!(
+                "{name} must be uint8, not {dtype}: array.astype('uint8') converts values from 0 to 255"
+            )));
+        }
+        let shape: Vec<usize> = needed("shape")?.extract()?;
+        let &[height, width] = &*shape else {
+            return Err(PyValueError::new_err(format!(
+                "{name} lies on a GPU and has the shape {shape:?}: there (height, width) is needed, grey"
+            )));
+        };
+        if height == 0 || width == 0 || height.saturating_mul(width) as u64 > MAX_PIXELS {
+            return Err(PyValueError::new_err(format!(
+                "{name} has the shape {shape:?}: from 1 to {MAX_PIXELS} pixels can be searched"
+            )));
+        }
+        let strides: Option<[isize; 2]> = field("strides")?.map(|strides| strides.extract()).transpose()?;
+        let [row, pixel] = strides.unwrap_or([width as isize, 1]);
+        let stride = usize::try_from(row).ok().filter(|&row| (pixel == 1 || width == 1) && row >= width);
+        let Some(stride) = stride else {
+            return Err(PyValueError::new_err(format!(
+                "{name} lies on a GPU and has the strides ({row}, {pixel}): there rows must go on from left to right; \
+                 cupy.ascontiguousarray(array) or tensor.contiguous() makes it so"
+            )));
+        };
+        let (address, _): (u64, bool) = needed("data")?.extract()?;
+        let stream = field("stream")?.map_or(Ok(LEGACY_STREAM), |stream| stream.extract())?;
+        Ok(Some(Self {
+            address,
+            size: Size::new(width, height),
+            stride,
+            stream,
+            array: array.clone().unbind(),
+        }))
+    }
+
+    pub(crate) fn size(&self) -> Size {
+        self.size
+    }
+
+    /// As a picture that stays where it is.
+    pub(crate) fn into_picture(self) -> Result<Arc<dyn Picture>> {
+        let Self { address, size, stride, stream, array } = self;
+        let number = cuda::device_of(address)?;
+        let opened = {
+            let mut all = OPENED.lock();
+            match all.iter().find(|(other, _)| *other == number) {
+                Some((_, opened)) => opened.clone(),
+                None => {
+                    let opened = Arc::new(Opened::open(number)?);
+                    all.push((number, opened.clone()));
+                    opened
+                }
+            }
+        };
+        let format = VideoFormat {
+            size,
+            pixels: PixelFormat::from_name("GRAY8").expect("a known format"),
+            frame_rate: (0, 1),
+            pixel_aspect: (1, 1),
+            colorimetry: None,
+        };
+        let plane = DevicePlane { address, stride };
+        // SAFETY: the array keeps its memory, and is kept. Libraries for Python work in the primary context,
+        // which `Opened` has too. That nobody writes to it during a call is what the module asks of callers.
+        let memory =
+            unsafe { DeviceMemory::new(opened.context().0, vec![plane], Some(stream), Box::new(array)) };
+        opened.adopt(memory, &format)
+    }
+}
