@@ -1,4 +1,4 @@
-//! Arrays on a GPU, of CuPy and PyTorch for example, by the interface that Numba defined:
+//! Arrays on a GPU, of `cupy` and `torch` for example, by the interface that Numba defined:
 //! <https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html>.
 
 #![expect(unsafe_code, reason = "an array is described by an address, a shape and strides")]
@@ -15,8 +15,8 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// The stream in which work of an array may be that names none: CUDA's legacy default stream, which CuPy and
-/// PyTorch use unless they are told otherwise.
+/// The stream in which work of an array may be that names none: CUDA's legacy default stream, which `cupy`
+/// and `torch` use unless they are told otherwise.
 const LEGACY_STREAM: usize = 1;
 
 /// The GPUs on which arrays lay, by their numbers.
@@ -87,13 +87,12 @@ impl GpuPixels {
         let number = cuda::device_of(address)?;
         let opened = {
             let mut all = OPENED.lock();
-            match all.iter().find(|(other, _)| *other == number) {
-                Some((_, opened)) => opened.clone(),
-                None => {
-                    let opened = Arc::new(Opened::open(number)?);
-                    all.push((number, opened.clone()));
-                    opened
-                }
+            if let Some((_, opened)) = all.iter().find(|(other, _)| *other == number) {
+                opened.clone()
+            } else {
+                let opened = Arc::new(Opened::open(number)?);
+                all.push((number, opened.clone()));
+                opened
             }
         };
         let format = VideoFormat {

@@ -95,11 +95,12 @@ impl Matcher {
     fn find(&self, scene: &Bound<'_, PyAny>) -> PyResult<Vec<Row>> {
         let found = if let Some(pixels) = GpuPixels::of(scene, "scene")? {
             let size = pixels.size();
-            scene.py().detach(|| self.try_find(pixels.into_picture()?, size))
+            scene.py().detach(|| self.try_find(&pixels.into_picture()?, size))
         } else {
             let pixels = Pixels::of(scene, "scene")?;
             let size = pixels.size();
-            scene.py().detach(|| self.try_find(Arc::new(pixels.into_picture()?), size))
+            let picture = || Ok(Arc::new(pixels.into_picture()?) as Arc<dyn Picture>);
+            scene.py().detach(|| self.try_find(&picture()?, size))
         };
         found.map_err(exception)
     }
@@ -116,7 +117,7 @@ impl Matcher {
 }
 
 impl Matcher {
-    fn try_find(&self, picture: Arc<dyn Picture>, size: Size) -> Result<Vec<Row>> {
+    fn try_find(&self, picture: &Arc<dyn Picture>, size: Size) -> Result<Vec<Row>> {
         let search = |opened: &mut Opened| match opened {
             Opened::Cpu(own) => {
                 let OnCpu { matcher, roi, pool } = &mut **own;
@@ -130,7 +131,7 @@ impl Matcher {
                 };
                 ran.map(|()| matches)
             }
-            Opened::Device(device) => Ok(find(&mut **device, &picture)?.matches),
+            Opened::Device(device) => Ok(find(&mut **device, picture)?.matches),
         };
         let matches = self.opened.with(size, || self.open(size), search)?;
         Ok(matches.into_iter().map(row).collect())

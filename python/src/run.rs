@@ -62,7 +62,7 @@ impl Running {
         let (begin, begun) = crossbeam_channel::bounded(1);
         let (lines, taken) = crossbeam_channel::bounded(WAITING);
         let (told, format) = crossbeam_channel::bounded(1);
-        let lines = Lines { lines, control: control.clone(), has_pixels: has_pixels.clone() };
+        let lines = Lines { to: lines, control: control.clone(), has_pixels: has_pixels.clone() };
         let of_run = control.clone();
         let work = move || {
             let mut run = match run::Run::start(&request, &of_run) {
@@ -224,7 +224,7 @@ impl Run {
 
 /// Passes records on.
 struct Lines {
-    lines: Sender<Item>,
+    to: Sender<Item>,
     control: Control,
     has_pixels: Arc<AtomicBool>,
 }
@@ -235,7 +235,7 @@ impl Lines {
         let line = serde_json::to_string(record)
             .map_err(|error| Error::Panicked { what: "a record".into(), message: error.to_string() })?;
         let mut item = (line, pixels);
-        while let Err(SendTimeoutError::Timeout(back)) = self.lines.send_timeout(item, STOP_CHECK) {
+        while let Err(SendTimeoutError::Timeout(back)) = self.to.send_timeout(item, STOP_CHECK) {
             if self.control.is_stopped() {
                 break;
             }

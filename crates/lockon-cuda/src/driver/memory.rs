@@ -288,11 +288,15 @@ impl Gpu {
 /// # Safety
 /// The context is current, and no piece is in use.
 pub(super) unsafe fn free_slabs(pools: &mut Pools) -> Result<(), DriverError> {
-    // SAFETY: allocated by `allocate` and `allocate_pinned`, and not in use, as the caller promises.
-    let device = pools.device.end().into_iter().map(|slab| unsafe { result::free_sync(slab) });
-    let pinned =
-        |slab: u64| unsafe { result::free_host(std::ptr::with_exposed_provenance_mut(slab as usize)) };
-    let pinned = pools.pinned.end().into_iter().map(pinned);
+    let device = pools.device.end().into_iter().map(|slab| {
+        // SAFETY: allocated by `allocate`, and not in use, as the caller promises.
+        unsafe { result::free_sync(slab) }
+    });
+    let pinned = pools.pinned.end().into_iter().map(|slab| {
+        let pointer = std::ptr::with_exposed_provenance_mut(slab as usize);
+        // SAFETY: allocated by `allocate_pinned`, and not in use, as the caller promises.
+        unsafe { result::free_host(pointer) }
+    });
     device.chain(pinned).fold(Ok(()), Result::and)
 }
 
