@@ -355,8 +355,8 @@ impl Run {
         self.frames.source().is_live()
     }
 
-    /// True if frames come in their own time from [`Self::finish`] on, as those of a file that plays at its own
-    /// speed do.
+    /// True if frames come in their own time from [`Self::finish`] on, as those of a file that plays at its
+    /// own speed do.
     pub fn is_waiting_to_play(&self) -> bool {
         self.frames.source().is_waiting_to_play()
     }

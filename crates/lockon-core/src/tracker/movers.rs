@@ -27,8 +27,8 @@ const AT_ONCE: usize = 12;
 /// The differences of places of the shrunken picture from the frame before; keeps its memory.
 pub(super) struct Movers {
     level: Level,
-    /// The minima and the maxima of the three by three pixels about each, in the frame before: a row of minima,
-    /// its maxima, and so on. At the border nothing is known: there they are 0 and 255.
+    /// The minima and the maxima of the three by three pixels about each, in the frame before: a row of
+    /// minima, its maxima, and so on. At the border nothing is known: there they are 0 and 255.
     extremes: Vec<u8>,
     /// Sums of the differences in all rows above and all columns to the left of a pixel; one row and one
     /// column more than the picture has.
@@ -145,8 +145,8 @@ struct About {
 }
 
 impl About {
-    /// For `count` pixels from (`x`, `y`) on, from the extremes of a picture of that size. Beyond it nothing is
-    /// known.
+    /// For `count` pixels from (`x`, `y`) on, from the extremes of a picture of that size. Beyond it nothing
+    /// is known.
     fn of(
         back: Motion,
         (x, y): (usize, usize),
@@ -168,7 +168,8 @@ impl About {
                 at += 1;
                 continue;
             };
-            // Most cameras hardly zoom and turn: then many come from beside each other, and all between two that do.
+            // Most cameras hardly zoom and turn: then many come from beside each other, and all between two
+            // that do.
             let are_beside = |count: usize| place(x + at + count - 1) == Some(from + count - 1);
             let mut length = likely.min(count - at);
             while length > 1 && !are_beside(length) {

@@ -15,8 +15,8 @@ use crate::frame::Frame;
 use crate::frame::correlator::{Correlator, Lesson};
 use crate::surface::Surface;
 
-/// Targets of a lane before there is another one, if a thread is left for it. With few, a request has little to
-/// share; with many, the device waits for one thread.
+/// Targets of a lane before there is another one, if a thread is left for it. With few, a request has little
+/// to share; with many, the device waits for one thread.
 const TARGETS: usize = 4;
 
 /// The device that has the filters of a tracker's targets, if any has them.

@@ -1,7 +1,7 @@
 //! Small pieces of memory, cut from large ones.
 //!
-//! The driver gives memory to one thread at a time, and page-locked memory takes it long: with 160 videos that
-//! begin together, the targets' buffers alone took it half a second.
+//! The driver gives memory to one thread at a time, and page-locked memory takes it long: with 160 videos
+//! that begin together, the targets' buffers alone took it half a second.
 
 use std::mem::size_of;
 

@@ -373,7 +373,8 @@ impl Target {
         }
     }
 
-    /// Moves its filters to a lane of a device; false if there is no room for both. Then both are on the host.
+    /// Moves its filters to a lane of a device; false if there is no room for both. Then both are on the
+    /// host.
     pub(super) fn enter_lane(&mut self, lane: usize, device: &dyn Correlator) -> bool {
         self.wide.move_to(Some(device));
         self.narrow.move_to(Some(device));
