@@ -9,7 +9,11 @@ The same pixels give the same numbers on every processor and GPU, with any numbe
 ``lockon``. All work is done without Python's global lock, and every object may be used from many threads: calls to one
 object take turns. After a fork the child may use what the parent made, unless another thread was using it then.
 
-Errors: ``TypeError`` if an argument is not a numpy array of uint8, ``ValueError`` if a value is out of range or does
+The picture that :func:`match`, :class:`Matcher` or :func:`threshold` looks at may also be a grey array of uint8 on a GPU, of CuPy or
+PyTorch (with a ``__cuda_array_interface__``): it is searched where it lies, or copied to the host for ``device="cpu"``. If the
+interface names no stream, work in CUDA's default stream is waited for, and not work in others.
+
+Errors: ``TypeError`` if an argument is not an array of uint8, ``ValueError`` if a value is out of range or does
 not fit, ``DeviceError`` if a device is missing or has failed, ``MemoryError`` if there is too little memory.
 """
 

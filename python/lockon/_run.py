@@ -17,17 +17,18 @@ Path = Union[str, "os.PathLike[str]"]
 
 
 class Run:
-    """A run over a video, which goes on as its frames are taken: an iterator of :class:`FrameRecord`.
+    """A run over a video: an iterator of :class:`FrameRecord`. It works ahead by three frames and waits then.
 
-    ``with`` ends it and completes its outputs when the block is left, also by an exception; so does :meth:`close`.
+    ``with`` ends it and completes its outputs when the block is left, also by an exception; so does :meth:`close`. Before
+    its first frame is taken it writes nothing. It belongs to the process that made it, not to one that is forked.
     """
 
     def __init__(self, input: Optional[Path], **options: Any) -> None:
         given = {"input": input, **options}
         if not hasattr(_lockon, "Run"):
             raise RuntimeError(
-                "this lockon reads no videos: the package lockon-gst does, with the GStreamer of the system; it takes "
-                "the place of lockon (pip uninstall lockon; pip install lockon-gst)"
+                "this lockon reads no videos: the wheel lockon_gst does, with the GStreamer of the system, and takes the "
+                "place of this one; `scripts/wheel --gst` makes it (python/README.md)"
             )
         self._run = _lockon.Run([(name, _texts(value, name)) for name, value in given.items() if value is not None])
         self.width, self.height, self.frame_rate = self._run.format()
@@ -47,7 +48,7 @@ class Run:
         """The records and the frames that they are of.
 
         :param with_pixels: the frame comes as an array of shape (height, width, 3) in the order blue, green, red;
-            otherwise None does. Of the first two frames after a change of it, what was asked for before it may come.
+            otherwise None does. The first three frames after a change of it may come as was wanted before.
         """
         while True:
             try:
@@ -92,13 +93,14 @@ def run(input: Optional[Path] = None, **options: Any) -> Run:
 
     :param input: a file, a URI, ``"camera"``, pictures (``"seq/%04d.jpg"``)
     :param options: those of ``lockon run``, with ``_`` for ``-``: ``template="logo.png"``, ``track=(310, 120, 64, 128)``,
-        ``output="out.mp4"``, ``max_frames=100``. A list has one that may be given several times; a tuple of numbers is
-        written with commas; True stands for an option without a value. Nothing is printed, and options that need the
-        program itself (``serve``, ``display``, ``pick``, ``events``, ``metrics``) are not for it.
+        ``output="out.mp4"``, ``max_frames=100``. Pass a list for an option that may be given several times; a tuple of
+        numbers is written with commas; True stands for an option without a value. Options that need the program itself
+        (``serve``, ``display``, ``pick``, ``events``, ``metrics``) are not for it.
     :returns: an iterator of :class:`FrameRecord`; Ctrl-C works while it waits
     :raises TypeError: an option that does not exist
     :raises ValueError: a value or an input that cannot be, also when a frame is taken
-    :raises RuntimeError: a lockon without GStreamer
+    :raises OSError: a file or a server that cannot be read or written, also when a frame is taken
+    :raises RuntimeError: a pipeline that failed; a lockon without GStreamer
     """
     return Run(input, **options)
 

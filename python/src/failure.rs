@@ -2,7 +2,7 @@
 
 use lockon_core::error::{DeviceFault, Error};
 use lockon_core::message::Dialect;
-use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::{PyErr, create_exception};
 
 create_exception!(
@@ -24,6 +24,13 @@ pub(crate) fn exception(error: Error) -> PyErr {
         | Error::MemoryLimit { .. }
         | Error::NoMemory { .. } => PyMemoryError::new_err(words),
         Error::Backend { .. } => DeviceError::new_err(words),
+        Error::File { cause, path, .. } => match cause.raw_os_error() {
+            // Python makes it a `FileNotFoundError` or what else the number means.
+            Some(number) => PyOSError::new_err((number, words, path.into_os_string())),
+            None => PyOSError::new_err(words),
+        },
+        Error::Output { .. } | Error::Resource { .. } => PyOSError::new_err(words),
+        Error::Pipeline { .. } => PyRuntimeError::new_err(words),
         Error::Panicked { .. } => PyRuntimeError::new_err(words),
         _ => PyValueError::new_err(words),
     }

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use lockon_core::device_memory::{DeviceMemory, DevicePlane, SurfaceDevice};
-use lockon_core::error::Result;
+use lockon_core::error::{Error, Result};
 use lockon_core::frame::{Picture, PixelFormat, Size, VideoFormat};
 use lockon_core::locks::Ranked;
 use lockon_core::still::MAX_PIXELS;
-use lockon_run::backend::cuda::{self, Opened};
+use lockon_run::backend::cuda::{self, MemoryAt, Opened};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -40,6 +40,11 @@ impl GpuPixels {
         let missing =
             |key: &str| PyTypeError::new_err(format!("{name} has a __cuda_array_interface__ without {key}"));
         let needed = |key: &str| field(key)?.ok_or_else(|| missing(key));
+        if field("mask")?.is_some() {
+            return Err(PyTypeError::new_err(format!(
+                "{name} is a masked array: an array without a mask is needed"
+            )));
+        }
         let dtype: String = needed("typestr")?.extract()?;
         if dtype != "|u1" {
             return Err(PyTypeError::new_err(format!(
@@ -84,7 +89,13 @@ impl GpuPixels {
     /// As a picture that stays where it is.
     pub(crate) fn into_picture(self) -> Result<Arc<dyn Picture>> {
         let Self { address, size, stride, stream, array } = self;
-        let number = cuda::device_of(address)?;
+        let MemoryAt { device: number, context, bytes } = cuda::memory_at(address)?;
+        let needed = (size.height - 1).saturating_mul(stride).saturating_add(size.width);
+        if needed > bytes {
+            return Err(Error::Usage(format!(
+                "an array on a GPU says that it has {needed} bytes, and {bytes} are left of its memory there"
+            )));
+        }
         let opened = {
             let mut all = OPENED.lock();
             if let Some((_, opened)) = all.iter().find(|(other, _)| *other == number) {
@@ -103,10 +114,11 @@ impl GpuPixels {
             colorimetry: None,
         };
         let plane = DevicePlane { address, stride };
-        // SAFETY: the array keeps its memory, and is kept. Libraries for Python work in the primary context,
-        // which `Opened` has too. That nobody writes to it during a call is what the module asks of callers.
-        let memory =
-            unsafe { DeviceMemory::new(opened.context().0, vec![plane], Some(stream), Box::new(array)) };
+        // What belongs to no context, from a pool of the driver, is used in the one that all share.
+        let context = if context == 0 { opened.context().0 } else { context };
+        // SAFETY: the driver says that as many bytes lie there, in that context. The array keeps them and the
+        // stream, and is kept. The module's documentation forbids writing to it during a call.
+        let memory = unsafe { DeviceMemory::new(context, vec![plane], Some(stream), Box::new(array)) };
         opened.adopt(memory, &format)
     }
 }

@@ -18,7 +18,7 @@ use lockon_core::threads;
 use lockon_run::request::{Field, Request};
 use lockon_run::run;
 use numpy::{PyArray1, PyArray3, PyArrayMethods};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 
 use crate::failure::exception;
@@ -53,7 +53,8 @@ struct Running {
 }
 
 impl Running {
-    /// Opens a video on a thread of its own, which then waits. Its format comes, or why it cannot be opened.
+    /// Opens a video on a thread of its own, which then waits. Also returns a channel that gets the format, or
+    /// the error.
     fn open(
         request: Request,
         control: &Control,
@@ -112,7 +113,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // An error has no one to go to.
+        // Errors are ignored here: nothing can return them.
         let _ = self.end();
     }
 }
@@ -134,19 +135,26 @@ impl Run {
         }
         let (control, has_pixels) = (Control::new(), Arc::default());
         let (running, format) = Running::open(request, &control, &has_pixels).map_err(exception)?;
-        let mut running = Owned::new(running);
-        let format = loop {
+        let opened = loop {
             match py.detach(|| format.recv_timeout(SIGNALS)) {
-                Ok(format) => break format.map_err(exception)?,
-                Err(RecvTimeoutError::Timeout) => py.check_signals()?,
-                Err(RecvTimeoutError::Disconnected) => {
-                    let ended = py.detach(|| running.get().map_or(Ok(()), Running::join));
-                    ended.map_err(exception)?;
-                    return Err(exception(Error::Stopped));
+                Ok(opened) => break opened.map_err(exception),
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Err(interrupt) = py.check_signals() {
+                        break Err(interrupt);
+                    }
                 }
+                Err(RecvTimeoutError::Disconnected) => break Err(exception(Error::Stopped)),
             }
         };
-        Ok(Self { running: Ranked::new(Some(running)), control, has_pixels, format })
+        match opened {
+            Ok(format) => {
+                Ok(Self { running: Ranked::new(Some(Owned::new(running))), control, has_pixels, format })
+            }
+            Err(error) => {
+                py.detach(|| drop(running));
+                Err(error)
+            }
+        }
     }
 
     /// Width, height, and frames a second, 0 where that is not known.
@@ -174,6 +182,11 @@ impl Run {
                     return Ok(Some((line, pixels.map(array).transpose()?)));
                 }
                 Taken::End => return Ok(None),
+                Taken::Elsewhere => {
+                    let words =
+                        "this run belongs to the process that made it, and this is one that was forked";
+                    return Err(PyRuntimeError::new_err(words));
+                }
                 Taken::Nothing => py.check_signals()?,
             }
         }
@@ -193,10 +206,22 @@ impl Run {
     }
 }
 
-/// What a call got.
+impl Drop for Run {
+    /// The run may wait for a thread of Python, which must not wait for this one meanwhile.
+    fn drop(&mut self) {
+        let running = self.running.lock().take();
+        let end = |py: Python<'_>| py.detach(|| drop(running));
+        // None while Python ends: no other thread of it works then.
+        let _ = Python::try_attach(end);
+    }
+}
+
+/// The result of waiting for the next item.
 enum Taken {
     Item(Item),
     End,
+    /// It belongs to another process.
+    Elsewhere,
     /// Nothing came for a while.
     Nothing,
 }
@@ -206,7 +231,8 @@ impl Run {
     /// error.
     fn take(&self) -> Result<Taken> {
         let mut running = self.running.lock();
-        let Some(own) = running.as_mut().and_then(Owned::get) else { return Ok(Taken::End) };
+        let Some(owned) = &mut *running else { return Ok(Taken::End) };
+        let Some(own) = owned.get() else { return Ok(Taken::Elsewhere) };
         if let Some(begin) = own.begin.take() {
             let _ = begin.send(());
         }
@@ -230,7 +256,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// Waits until Python has taken the ones before; nobody is told of what comes after a stop.
+    /// Waits until Python has taken the items before. After a stop it gives up.
     fn send(&self, record: &Record<'_>, pixels: Option<(Vec<u8>, Size)>) -> Result<()> {
         let line = serde_json::to_string(record)
             .map_err(|error| Error::Panicked { what: "a record".into(), message: error.to_string() })?;

@@ -69,16 +69,52 @@ def test_outputs_are_complete_when_the_block_is_left(pictures, tmp_path):
 
 
 def test_a_run_that_is_forgotten_ends(pictures, tmp_path):
-    before = threading.active_count(), len(os.listdir("/proc/self/task"))
     run = lockon.run(tmp_path / "%02d.png", threshold="mean:9:2")
     next(run)
     del run
     gc.collect()
     until = time.monotonic() + 20
-    names = lambda: [Path(f"/proc/self/task/{task}/comm").read_text() for task in os.listdir("/proc/self/task")]
-    while any(name.startswith("lockon-run") for name in names()) and time.monotonic() < until:
+
+    def is_there():
+        for task in os.listdir("/proc/self/task"):
+            try:
+                if Path(f"/proc/self/task/{task}/comm").read_text().startswith("lockon-run"):
+                    return True
+            except OSError:
+                pass
+        return False
+
+    while is_there() and time.monotonic() < until:
         time.sleep(0.05)
-    assert not any(name.startswith("lockon-run") for name in names()), before
+    assert not is_there()
+
+
+def test_a_run_that_is_forgotten_while_a_thread_reads_its_output_ends(pictures, tmp_path):
+    pipe = tmp_path / "results.jsonl"
+    os.mkfifo(pipe)
+    read = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    run = lockon.run(tmp_path / "%02d.png", threshold="mean:9:2", results=pipe)
+    next(run)
+    del run
+    gc.collect()
+    reader.join(20)
+    assert not reader.is_alive() and '"type":"summary"' in read[0]
+
+
+def test_a_run_of_another_process_says_so(pictures, tmp_path):
+    run = lockon.run(tmp_path / "%02d.png", threshold="mean:9:2")
+    next(run)
+    child = os.fork()
+    if child == 0:
+        try:
+            next(run)
+        except RuntimeError:
+            os._exit(7)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert len(list(run)) == 11
 
 
 def test_mistakes_are_exceptions_in_the_words_of_the_program(pictures, tmp_path):
@@ -86,7 +122,7 @@ def test_mistakes_are_exceptions_in_the_words_of_the_program(pictures, tmp_path)
         lockon.run(tmp_path / "%02d.png", tracks="1,2,3,4")
     with pytest.raises(ValueError, match="max.frames"):
         lockon.run(tmp_path / "%02d.png", max_frames=0)
-    with pytest.raises(ValueError, match="none.mp4"):
+    with pytest.raises(FileNotFoundError, match="none.mp4"):
         lockon.run(tmp_path / "none.mp4", threshold="mean:9:2")
     with pytest.raises(ValueError, match="program alone"):
         lockon.run(tmp_path / "%02d.png", serve="8080")
@@ -109,12 +145,14 @@ def test_ctrl_c_ends_a_wait(is_open, pictures, tmp_path):
         os.write(writer, b"YUV4MPEG2 W64 H48 F25:1 Ip A1:1 C420jpeg\n" + (b"FRAME\n" + bytes(64 * 48 * 3 // 2)) * 3)
     began = time.monotonic()
     pressed = threading.Thread(target=press)
-    pressed.start()
     with pytest.raises(KeyboardInterrupt):
-        with lockon.run(pipe, threshold="mean:9:2") as run:
-            for _ in run:
-                pass
-    pressed.join()
+        pressed.start()
+        try:
+            with lockon.run(pipe, threshold="mean:9:2") as run:
+                for _ in run:
+                    pass
+        finally:
+            pressed.join()
     assert time.monotonic() - began < 10
     if writer is not None:
         os.close(writer)

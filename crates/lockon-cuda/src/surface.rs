@@ -366,8 +366,8 @@ impl DevicePicture {
         }
     }
 
-    /// Notes that the host has waited for work that [`Self::begin`] was before.
-    pub(super) fn note_finished(&self) {
+    /// Notes that the host has waited for work that was queued after [`Self::begin`].
+    fn note_finished(&self) {
         self.is_finished.store(true, Ordering::Release);
     }
 

@@ -43,11 +43,22 @@ pub fn device(_: usize) -> Result<DeviceInfo> {
     Err(NOT_BUILT)
 }
 
+/// What lies at an address of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryAt {
+    /// The number of the device.
+    pub device: usize,
+    /// The driver's handle of the context; 0 if the memory belongs to none.
+    pub context: usize,
+    /// Bytes of the allocation from the address on.
+    pub bytes: usize,
+}
+
 /// No device's memory.
 ///
 /// # Errors
 /// `Backend`, always.
-pub fn device_of(_: u64) -> Result<usize> {
+pub fn memory_at(_: u64) -> Result<MemoryAt> {
     Err(NOT_BUILT)
 }
 

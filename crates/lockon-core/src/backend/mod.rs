@@ -146,7 +146,7 @@ pub trait Backend: Send {
     /// Puts a frame's luma plane into the next free slot, starts the standing work on it and returns without
     /// waiting for that. A plane that lies on this device is copied there, or used where it lies.
     ///
-    /// If frames need no work, nothing is copied.
+    /// A backend that was opened by its module's `open` copies nothing if frames need no work.
     ///
     /// # Errors
     /// `Backend` if the device fails: the frame is not in flight then. The first error, if an earlier call

@@ -120,7 +120,7 @@ impl Movers {
             let below = &self.sums[(y + h) * length..][..length];
             let corners = above.iter().zip(&above[w..]).zip(below.iter().zip(&below[w..]));
             let boxes = corners.map(|((a, b), (c, d))| (d - c) - (b - a));
-            // Few rows have a larger one, and vectors tell it.
+            // Few rows have a larger one, and a maximum is computed with vectors.
             let has_more = self.level.run(
                 #[inline(always)]
                 || boxes.clone().fold(0, u32::max) > most,
@@ -242,7 +242,8 @@ mod tests {
     use super::super::workplaces::Workplaces;
     use super::*;
 
-    const WIDTH: usize = 97;
+    // Three runs of lanes, and a few pixels more than two.
+    const WIDTH: usize = 293;
     const HEIGHT: usize = 61;
 
     /// Smooth waves that go (`x`, `y`) to the right and down, and a checked box of 11 x 9 pixels.

@@ -3,8 +3,7 @@
 //! The targets are divided among lanes, each with a queue of its own on the device. In a frame, the device
 //! looks at the wide windows of a lane's targets together, then at the narrow ones, then samples the boxes
 //! whose looks are compared, and then learns. Between these the host decides for each target, as it does with
-//! its own filters. Threads take the lanes; a target that is searched for asks for itself, and is taken by
-//! itself.
+//! its own filters. Threads take the lanes. A lost target makes its own requests, on any thread.
 
 use super::eye::{Sight, see_on_device, tables};
 use super::look::{Ahead, BOX};
@@ -53,7 +52,7 @@ impl Followed {
     }
 }
 
-/// What a thread does in a frame.
+/// A thread's work in a frame.
 enum Work<'a> {
     /// Follows a lane's targets.
     Together(&'a mut Lane, Vec<(&'a mut Target, Pursuit)>),

@@ -5,7 +5,7 @@
     reason = "the driver's interface is C: addresses without lengths, calls without types"
 )]
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock, OnceLock, Weak};
 
@@ -116,19 +116,39 @@ pub fn device(number: usize) -> Result<DeviceInfo> {
     Ok(info)
 }
 
-/// The number of the device whose memory lies at an address.
+/// What lies at an address of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryAt {
+    /// The number of the device.
+    pub device: usize,
+    /// The driver's handle of the context; 0 if the memory belongs to none.
+    pub context: usize,
+    /// Bytes of the allocation from the address on.
+    pub bytes: usize,
+}
+
+/// Asks the driver what lies at an address.
 ///
 /// # Errors
 /// As [`devices`]; `Other` if no device's memory does.
-pub fn device_of(address: u64) -> Result<usize> {
+pub fn memory_at(address: u64) -> Result<MemoryAt> {
+    use sys::CUpointer_attribute as Asked;
+
     start_driver()?;
-    let mut number: c_int = 0;
-    let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
-    // SAFETY: the driver is started; it writes one number, and knows no address that is not its own.
-    unsafe { sys::cuPointerGetAttribute((&raw mut number).cast(), attribute, address) }
-        .result()
-        .map_err(failed_to_open("asking whose memory lies at an address"))?;
-    Ok(number as usize)
+    let ask = |attribute: Asked, room: *mut c_void| {
+        // SAFETY: the driver is started. It writes a number of the attribute's size, for which there is room,
+        // and knows no address that is not its own.
+        unsafe { sys::cuPointerGetAttribute(room, attribute, address) }
+            .result()
+            .map_err(failed_to_open("asking what lies at an address"))
+    };
+    let (mut device, mut context, mut start, mut length): (c_int, usize, u64, usize) = (0, 0, 0, 0);
+    ask(Asked::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, (&raw mut device).cast())?;
+    ask(Asked::CU_POINTER_ATTRIBUTE_CONTEXT, (&raw mut context).cast())?;
+    ask(Asked::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, (&raw mut start).cast())?;
+    ask(Asked::CU_POINTER_ATTRIBUTE_RANGE_SIZE, (&raw mut length).cast())?;
+    let bytes = length.saturating_sub((address - start) as usize);
+    Ok(MemoryAt { device: device as usize, context, bytes })
 }
 
 fn describe(number: usize, driver: CudaVersion) -> Result<DeviceInfo> {
@@ -170,10 +190,13 @@ pub struct OpenDevice {
 
 impl Drop for OpenDevice {
     fn drop(&mut self) {
-        let is_current = self.context.bind_to_thread();
-        // SAFETY: whoever has a piece has the device, so none is in use any more.
-        let freed = is_current.and_then(|()| unsafe { free_slabs(&mut self.pools) });
-        if let Err(error) = freed {
+        let _captures_wait = hold_captures_up();
+        // SAFETY: the context lives as long as this does.
+        let is_current = unsafe { result::ctx::set_current(self.context.cu_ctx()) };
+        // SAFETY: whoever has a piece has the device, so none is in use any more. Also if the context is lost,
+        // so that nothing of the host's is kept.
+        let freed = unsafe { free_slabs(&mut self.pools) };
+        if let Err(error) = is_current.and(freed) {
             tracing::debug!("closing the device: {error}");
         }
     }

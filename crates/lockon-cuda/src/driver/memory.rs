@@ -91,7 +91,7 @@ impl<T> Drop for DeviceBuffer<T> {
             return self.gpu.pools.device.give(size, self.address);
         }
         // SAFETY: allocated by `Gpu::alloc`, and no other code has the address; freeing waits for kernels
-        // that use it.
+        // that use it. (What uses a piece is done: see `Gpu::alloc_piece`.)
         self.gpu.free(|| unsafe { result::free_sync(self.address) });
     }
 }
@@ -227,8 +227,8 @@ impl Gpu {
         }
     }
 
-    /// Room for `length` numbers on the device, whatever they are: a piece of a pool, unless it is large. It
-    /// is for buffers that come with each video or target.
+    /// Room for `length` numbers on the device, not initialised: a piece of a pool, unless it is large. It is
+    /// for buffers that come with each video or target.
     ///
     /// # Safety
     /// All work that uses it is done when it is dropped: other code gets it then, and nothing waits.
@@ -240,11 +240,17 @@ impl Gpu {
         let Some(size) = Size::of::<T>(length) else { return self.alloc(what, length) };
         #[cfg(test)]
         counted::allocation(what, length * size_of::<T>())?;
-        let address = self.pools.device.take(size, SLAB, |bytes| self.allocate(what, bytes))?;
+        let taken = self.pools.device.take(size, SLAB, |bytes| self.allocate(what, bytes));
+        let address = match taken {
+            Ok(address) => address,
+            // There may be room for this alone.
+            Err(error) if is_out_of_memory(&error) => return self.alloc(what, length),
+            Err(error) => return Err(error),
+        };
         Ok(DeviceBuffer { gpu: self.clone(), address, length, piece: Some(size), of: PhantomData })
     }
 
-    /// As [`Self::alloc_pinned`], plain, whatever the numbers are: a piece of a pool, unless it is large.
+    /// As [`Self::alloc_pinned`], plain, with any numbers in it: a piece of a pool, unless it is large.
     pub(crate) fn alloc_pinned_piece<T: Pod>(
         &self,
         what: &'static str,
@@ -255,9 +261,16 @@ impl Gpu {
         };
         #[cfg(test)]
         counted::allocation(what, length * size_of::<T>())?;
-        let address = self.pools.pinned.take(size, PINNED_SLAB, |bytes| {
+        let taken = self.pools.pinned.take(size, PINNED_SLAB, |bytes| {
             Ok(self.allocate_pinned(what, bytes, Pinned::Plain)?.expose_provenance() as u64)
-        })?;
+        });
+        let address = match taken {
+            Ok(address) => address,
+            Err(error) if is_out_of_memory(&error) => {
+                return self.alloc_pinned(what, length, Pinned::Plain);
+            }
+            Err(error) => return Err(error),
+        };
         let pointer = std::ptr::with_exposed_provenance_mut(address as usize);
         Ok(PinnedBuffer { gpu: self.clone(), pointer, length, piece: Some(size) })
     }
@@ -281,6 +294,11 @@ impl Gpu {
         let (free, total) = self.context.mem_get_info().unwrap_or((0, self.info().memory));
         fault(DeviceFault::OutOfMemory { what, wanted, free, total })
     }
+}
+
+fn is_out_of_memory(error: &Error) -> bool {
+    let Error::Backend { fault, .. } = error else { return false };
+    matches!(fault, DeviceFault::OutOfMemory { .. } | DeviceFault::OutOfHostMemory { .. })
 }
 
 /// Frees the memory that pools have cut their pieces from, when a device is closed.

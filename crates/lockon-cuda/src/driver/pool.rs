@@ -44,7 +44,7 @@ impl Size {
 }
 
 impl Pool {
-    /// Takes a piece. `allocate` gives so many bytes, aligned to as many as a piece has at most.
+    /// Takes a piece, aligned to [`LEAST`] bytes as `allocate`'s memory is, which gives so many bytes.
     pub(super) fn take(
         &self,
         size: Size,
@@ -57,7 +57,7 @@ impl Pool {
         }
         if pieces.left < size.bytes() {
             let next = allocate(slab)?;
-            // What is left goes to those that it is large enough for.
+            // The rest becomes free pieces, the largest first.
             while pieces.left >= LEAST {
                 let largest = Size((pieces.left / LEAST).ilog2() as usize);
                 let piece = pieces.cut(largest);

@@ -251,7 +251,7 @@ impl Stream {
     ///   `from.address` on,
     /// - and so they do in another, `to.pitch` apart, from `to.address` on.
     ///
-    /// Neither need be kept: freeing it waits for the copy.
+    /// Neither need be kept, unless it is a piece of a pool: freeing it waits for the copy.
     pub(crate) unsafe fn copy_rows(&self, from: Rows, to: Rows, width: usize, height: usize) -> Result<()> {
         // SAFETY: the rectangles are the caller's.
         unsafe {
@@ -362,7 +362,7 @@ impl Stream {
     /// # Safety
     /// - `args` begins with what the kernel takes, in its order and of its types,
     /// - what the kernel reads and writes with them lies in allocations that live now; of device memory that
-    ///   is enough, since freeing it waits for the kernel,
+    ///   is enough, since freeing it waits for the kernel (pieces of a pool are kept until it is done),
     /// - page-locked memory that the kernel touches is kept until it is done, and by then neither read nor
     ///   written by the host.
     pub unsafe fn launch(
@@ -453,6 +453,19 @@ mod tests {
     use crate::testing;
 
     use super::*;
+
+    #[test]
+    fn a_mark_in_memory_of_another_one_is_not_there_before_its_work() {
+        let Some(gpu) = testing::gpu() else { return };
+        let stream = gpu.stream(Priority::High).unwrap();
+        // Each has the memory of the one before, most of the time.
+        for _ in 0..20 {
+            let mut mark = gpu.mark().unwrap();
+            assert_eq!(mark.number.as_slice()[0], 0);
+            stream.wait_for_mark(&mut mark).unwrap();
+            assert_eq!(mark.number.as_slice()[0], 1);
+        }
+    }
 
     #[test]
     fn what_was_copied_is_there_when_the_mark_is() {

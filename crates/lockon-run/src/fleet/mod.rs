@@ -205,16 +205,18 @@ impl Fleet {
         self.next += entries.len() as RunId;
         self.untold += entries.len();
         let mut state = self.shared.state();
-        let (mut tasks, start) = (Vec::new(), Start::new());
+        let plays_at_own_speed = |entry: &Entry| entry.request.live;
+        let count = entries.iter().filter(|(_, (_, entry))| plays_at_own_speed(entry)).count();
+        let (mut tasks, mut places) = (Vec::new(), Start::places(count));
         for (is_live, entry) in entries {
             if is_live || state.files < self.shared.jobs {
-                let task = self.shared.begin(&mut state, entry, !is_live);
-                tasks.push(Task { start: is_live.then(|| start.clone()), ..task });
+                let start = if plays_at_own_speed(&entry.1) { places.pop() } else { None };
+                tasks.push(Task { start, ..self.shared.begin(&mut state, entry, !is_live) });
             } else {
                 state.line.push_back(entry);
             }
         }
-        drop(start);
+        drop(places);
         let share = Share::among(state.running.len());
         drop(state);
         self.threads.retain(|thread| !thread.is_finished());
@@ -298,7 +300,7 @@ struct Task {
     entry: Entry,
     control: Control,
     is_file: bool,
-    /// With others that come in their own time.
+    /// With the other files that play at their own speed.
     start: Option<Start>,
 }
 

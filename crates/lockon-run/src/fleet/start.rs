@@ -6,7 +6,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
@@ -17,49 +17,88 @@ use lockon_core::error::Result;
 /// If no other run becomes ready for so long, the rest are not waited for: one may wait for its writer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// From one run's beginning to the next one's. No multiple of it is near the usual times between frames.
-const STEP: Duration = Duration::from_millis(5);
+/// From one run's beginning to the next one's. It is no simple part of a frame's time at the usual rates, so
+/// that runs of one rate have different phases.
+const STEP: Duration = Duration::from_micros(5_300);
 
-/// A run's place at the start. Whoever drops it is ready, or will not begin.
-#[derive(Clone)]
+/// A run's place at the start. It is dropped when the run will not begin, or need not wait.
 pub(super) struct Start {
-    here: Sender<Infallible>,
-    all: Receiver<Infallible>,
-    ready: Arc<AtomicUsize>,
+    own_place: Option<Sender<Infallible>>,
+    /// Disconnected when all places were given up.
+    all_ready: Receiver<Infallible>,
+    line: Arc<Line>,
+    patience: Duration,
+}
+
+#[derive(Default)]
+struct Line {
+    ready: AtomicUsize,
+    /// Some did not wait for the rest.
+    has_begun: AtomicBool,
 }
 
 impl Start {
-    pub(super) fn new() -> Self {
-        let (here, all) = crossbeam_channel::bounded(0);
-        Self { here, all, ready: Arc::default() }
+    /// So many places.
+    pub(super) fn places(count: usize) -> Vec<Self> {
+        let (place, all_ready) = crossbeam_channel::bounded(0);
+        let (line, patience) = (Arc::default(), PATIENCE);
+        let one = || Self {
+            own_place: Some(place.clone()),
+            all_ready: all_ready.clone(),
+            line: Arc::clone(&line),
+            patience,
+        };
+        (0..count).map(|_| one()).collect()
     }
 
     /// Returns when all others are ready too, and those that were ready before have begun.
     ///
     /// # Errors
     /// `Stopped`.
-    pub(super) fn wait(self, control: &Control) -> Result<()> {
-        let Self { here, all, ready } = self;
-        drop(here);
-        let before = ready.fetch_add(1, Ordering::Relaxed) as u32;
-        let (mut known, mut since) = (before as usize + 1, Instant::now());
-        while let Err(RecvTimeoutError::Timeout) = all.recv_timeout(STOP_CHECK) {
+    pub(super) fn wait(mut self, control: &Control) -> Result<()> {
+        let before = self.give_up_place();
+        let (mut ready_before, mut since) = (before + 1, Instant::now());
+        while let Err(RecvTimeoutError::Timeout) = self.all_ready.recv_timeout(STOP_CHECK) {
             control.check()?;
-            let now = ready.load(Ordering::Relaxed);
-            if now != known {
-                (known, since) = (now, Instant::now());
-            } else if since.elapsed() >= PATIENCE {
-                tracing::info!("it begins before all others are ready: none became ready for {PATIENCE:?}");
+            let ready = self.line.ready.load(Ordering::Relaxed);
+            if self.line.has_begun.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            if ready != ready_before {
+                (ready_before, since) = (ready, Instant::now());
+            } else if since.elapsed() >= self.patience {
+                let waited = self.patience;
+                tracing::info!("it begins before all others are ready: none became ready for {waited:?}");
+                self.line.has_begun.store(true, Ordering::Relaxed);
                 break;
             }
         }
-        let all_ready = Instant::now();
-        while let Some(left) = (STEP * before).checked_sub(all_ready.elapsed()) {
+        let began = Instant::now();
+        while let Some(left) = offset(before).checked_sub(began.elapsed()) {
             control.check()?;
             std::thread::sleep(left.min(STOP_CHECK));
         }
         Ok(())
     }
+
+    /// Returns how many places were given up before.
+    fn give_up_place(&mut self) -> usize {
+        match self.own_place.take() {
+            Some(_) => self.line.ready.fetch_add(1, Ordering::Relaxed),
+            None => 0,
+        }
+    }
+}
+
+impl Drop for Start {
+    fn drop(&mut self) {
+        self.give_up_place();
+    }
+}
+
+/// When the run begins that so many were ready before.
+fn offset(before: usize) -> Duration {
+    STEP * u32::try_from(before).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -69,8 +108,7 @@ mod tests {
 
     #[test]
     fn runs_begin_when_the_last_one_is_ready_or_has_failed() {
-        let first = Start::new();
-        let [second, third] = [first.clone(), first.clone()];
+        let [first, second, third] = Start::places(3).try_into().ok().unwrap();
         let begun = AtomicUsize::new(0);
         std::thread::scope(|scope| {
             for start in [first, second] {
@@ -89,9 +127,37 @@ mod tests {
 
     #[test]
     fn a_run_that_is_stopped_does_not_wait() {
-        let (start, control) = (Start::new(), Control::new());
-        let _other = start.clone();
+        let [start, _other] = Start::places(2).try_into().ok().unwrap();
+        let control = Control::new();
         control.stop();
         assert!(matches!(start.wait(&control), Err(Error::Stopped)));
+    }
+
+    #[test]
+    fn runs_do_not_wait_for_ever_for_one_that_is_never_ready_and_it_does_not_wait_for_them() {
+        let [mut first, mut second, late] = Start::places(3).try_into().ok().unwrap();
+        for start in [&mut first, &mut second] {
+            start.patience = 3 * STOP_CHECK;
+        }
+        let began = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| first.wait(&Control::new()).unwrap());
+            scope.spawn(|| second.wait(&Control::new()).unwrap());
+        });
+        assert!(began.elapsed() >= 3 * STOP_CHECK);
+        late.wait(&Control::new()).unwrap();
+        assert!(began.elapsed() < PATIENCE);
+    }
+
+    #[test]
+    fn frames_of_160_videos_come_at_all_moments_of_a_frames_time() {
+        for rate in [23.976, 25.0, 29.97, 30.0, 50.0, 59.94, 60.0] {
+            let mut tenths = [0; 10];
+            for before in 0..160 {
+                let phase = (offset(before).as_secs_f64() * rate).fract();
+                tenths[(10.0 * phase) as usize] += 1;
+            }
+            assert!(tenths.iter().all(|count| (12..=20).contains(count)), "{rate} a second: {tenths:?}");
+        }
     }
 }
