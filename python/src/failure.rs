@@ -13,7 +13,6 @@ create_exception!(
 );
 
 /// The exception for an error.
-#[expect(clippy::needless_pass_by_value, reason = "it maps errors")]
 pub(crate) fn exception(error: Error) -> PyErr {
     let words = error.told(Dialect::Arguments);
     match error {
@@ -30,8 +29,7 @@ pub(crate) fn exception(error: Error) -> PyErr {
             None => PyOSError::new_err(words),
         },
         Error::Output { .. } | Error::Resource { .. } => PyOSError::new_err(words),
-        Error::Pipeline { .. } => PyRuntimeError::new_err(words),
-        Error::Panicked { .. } => PyRuntimeError::new_err(words),
+        Error::Pipeline { .. } | Error::Panicked { .. } => PyRuntimeError::new_err(words),
         _ => PyValueError::new_err(words),
     }
 }
