@@ -53,8 +53,8 @@ struct Running {
 }
 
 impl Running {
-    /// Opens a video on a thread of its own, which then waits. Also returns a channel that gets the format, or
-    /// the error.
+    /// Opens a video on a thread of its own, which then waits. Also returns a channel that gets the format,
+    /// or the error.
     fn open(
         request: Request,
         control: &Control,

@@ -193,8 +193,8 @@ impl Drop for OpenDevice {
         let _captures_wait = hold_captures_up();
         // SAFETY: the context lives as long as this does.
         let is_current = unsafe { result::ctx::set_current(self.context.cu_ctx()) };
-        // SAFETY: whoever has a piece has the device, so none is in use any more. Also if the context is lost,
-        // so that nothing of the host's is kept.
+        // SAFETY: whoever has a piece has the device, so none is in use any more. Also if the context is
+        // lost, so that nothing of the host's is kept.
         let freed = unsafe { free_slabs(&mut self.pools) };
         if let Err(error) = is_current.and(freed) {
             tracing::debug!("closing the device: {error}");
