@@ -10,7 +10,7 @@
 //! memory. Everything on a [`Stream`] runs in order; the caller orders streams among each other. A call whose
 //! work continues after it has returned, and touches memory that Rust or a graph owns, is an `unsafe fn`,
 //! which lists the caller's duties. Launchers are safe if a kernel touches device memory only: freeing that
-//! waits for the kernel. A piece of a pool ([`Gpu::alloc_piece`]) is not freed when it is dropped: whoever
+//! waits for the kernel. A piece of a pool (`Gpu::alloc_piece`) is not freed when it is dropped: whoever
 //! has one waits first.
 
 pub use cudarc::driver::sys::CUdevice_attribute as Attribute;
