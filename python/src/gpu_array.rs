@@ -5,18 +5,18 @@
 
 use std::sync::Arc;
 
-use lockon_core::device_memory::{DeviceMemory, DevicePlane, SurfaceDevice};
+use lockon_core::device_memory::{DeviceMemory, DevicePlane, MemoryAt, SurfaceDevice};
 use lockon_core::error::{Error, Result};
 use lockon_core::frame::{Picture, PixelFormat, Size, VideoFormat};
 use lockon_core::locks::Ranked;
 use lockon_core::still::MAX_PIXELS;
-use lockon_run::backend::cuda::{self, MemoryAt, Opened};
+use lockon_run::backend::cuda::{self, Opened};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 /// The stream in which work of an array may be that names none: CUDA's legacy default stream, which `cupy`
-/// and `torch` use unless they are told otherwise.
+/// and `torch` use by default.
 const LEGACY_STREAM: usize = 1;
 
 /// The GPUs on which arrays lay, by their numbers.
@@ -114,7 +114,7 @@ impl GpuPixels {
             colorimetry: None,
         };
         let plane = DevicePlane { address, stride };
-        // What belongs to no context, from a pool of the driver, is used in the one that all share.
+        // Memory of the driver's own pools belongs to no context: it is used in the one that all share.
         let context = if context == 0 { opened.context().0 } else { context };
         // SAFETY: the driver says that as many bytes lie there, in that context. The array keeps them and the
         // stream, and is kept. The module's documentation forbids writing to it during a call.

@@ -5,6 +5,7 @@ mod array;
 mod device;
 mod failure;
 mod gpu_array;
+mod input;
 mod matcher;
 mod process;
 #[cfg(feature = "gst")]

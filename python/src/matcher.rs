@@ -25,7 +25,7 @@ use rayon::ThreadPool;
 use crate::array::Pixels;
 use crate::device;
 use crate::failure::exception;
-use crate::gpu_array::GpuPixels;
+use crate::input::{self, Input};
 use crate::process::{ForSize, Owned};
 
 /// The fields of `lockon.Match`.
@@ -93,16 +93,8 @@ impl Matcher {
 
     /// The matches in a picture, as tuples of `lockon.Match`.
     fn find(&self, scene: &Bound<'_, PyAny>) -> PyResult<Vec<Row>> {
-        let found = if let Some(pixels) = GpuPixels::of(scene, "scene")? {
-            let size = pixels.size();
-            scene.py().detach(|| self.try_find(&pixels.into_picture()?, size))
-        } else {
-            let pixels = Pixels::of(scene, "scene")?;
-            let size = pixels.size();
-            let picture = || Ok(Arc::new(pixels.into_picture()?) as Arc<dyn Picture>);
-            scene.py().detach(|| self.try_find(&picture()?, size))
-        };
-        found.map_err(exception)
+        let input = Input::of(scene, "scene")?;
+        scene.py().detach(|| self.try_find(input)).map_err(exception)
     }
 
     /// The device of the last search; none before.
@@ -117,13 +109,13 @@ impl Matcher {
 }
 
 impl Matcher {
-    fn try_find(&self, picture: &Arc<dyn Picture>, size: Size) -> Result<Vec<Row>> {
+    fn try_find(&self, input: Input) -> Result<Vec<Row>> {
+        let (size, picture) = (input.size(), input.into_picture()?);
         let search = |opened: &mut Opened| match opened {
             Opened::Cpu(own) => {
                 let OnCpu { matcher, roi, pool } = &mut **own;
                 let (mut matches, limits) = (Vec::new(), &self.search.limits);
-                let luma = picture.plane(0);
-                picture.surface().map_or(Ok(()), Surface::check)?;
+                let luma = input::luma(&*picture)?;
                 let mut run = || matcher.run(luma, *roi, limits, &mut matches);
                 let ran = match pool {
                     Some(pool) => pool.install(run),
@@ -131,7 +123,7 @@ impl Matcher {
                 };
                 ran.map(|()| matches)
             }
-            Opened::Device(device) => Ok(find(&mut **device, picture)?.matches),
+            Opened::Device(device) => Ok(find(&mut **device, &picture)?.matches),
         };
         let matches = self.opened.with(size, || self.open(size), search)?;
         Ok(matches.into_iter().map(row).collect())

@@ -16,7 +16,7 @@ use lockon_core::ports::{Delivery, Sink};
 use lockon_core::results::{Record, RunRecord, Summary};
 use lockon_core::threads;
 use lockon_run::request::{Field, Request};
-use lockon_run::run;
+use lockon_run::{run, setup};
 use numpy::{PyArray1, PyArray3, PyArrayMethods};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
@@ -159,9 +159,8 @@ impl Run {
 
     /// Width, height, and frames a second, 0 where that is not known.
     fn format(&self) -> (usize, usize, f64) {
-        let VideoFormat { size, frame_rate: (frames, seconds), .. } = *self.format;
-        let rate = if seconds == 0 { 0.0 } else { f64::from(frames) / f64::from(seconds) };
-        (size.width, size.height, rate)
+        let Size { width, height } = self.format.size;
+        (width, height, setup::frame_rate(&self.format))
     }
 
     /// Later frames come with their pixels, or without.

@@ -6,17 +6,15 @@ use lockon_core::backend::cpu::threshold;
 use lockon_core::backend::{Backend, Options, Standing};
 use lockon_core::config::ThresholdSpec;
 use lockon_core::error::Result;
-use lockon_core::frame::{Picture, Plane, Size};
-use lockon_core::surface::Surface;
+use lockon_core::frame::{Plane, Size};
 use lockon_run::backend;
 use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::prelude::*;
 use rayon::ThreadPool;
 
-use crate::array::Pixels;
 use crate::device;
 use crate::failure::exception;
-use crate::gpu_array::GpuPixels;
+use crate::input::{self, Input};
 use crate::matcher;
 use crate::process::ForSize;
 
@@ -43,33 +41,25 @@ impl Thresholder {
 
     /// The thresholded picture: 255 where it is foreground, else 0.
     fn run<'py>(&self, image: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray2<u8>>> {
-        let py = image.py();
-        let (mask, Size { width, height }) = if let Some(pixels) = GpuPixels::of(image, "image")? {
-            let size = pixels.size();
-            (py.detach(|| self.try_run(&pixels.into_picture()?, size)), size)
-        } else {
-            let pixels = Pixels::of(image, "image")?;
-            let size = pixels.size();
-            let picture = || Ok(Arc::new(pixels.into_picture()?) as Arc<dyn Picture>);
-            (py.detach(|| self.try_run(&picture()?, size)), size)
-        };
-        let mask = mask.map_err(exception)?;
+        let (py, input) = (image.py(), Input::of(image, "image")?);
+        let Size { width, height } = input.size();
+        let mask = py.detach(|| self.try_run(input)).map_err(exception)?;
         PyArray1::from_vec(py, mask).reshape([height, width])
     }
 }
 
 impl Thresholder {
-    fn try_run(&self, picture: &Arc<dyn Picture>, size: Size) -> Result<Vec<u8>> {
+    fn try_run(&self, input: Input) -> Result<Vec<u8>> {
+        let (size, picture) = (input.size(), input.into_picture()?);
         let work = |opened: &mut Opened| match opened {
             Opened::Cpu(thresholder, pool) => {
                 let mut mask = Plane::new(size);
-                let luma = picture.plane(0);
-                picture.surface().map_or(Ok(()), Surface::check)?;
+                let luma = input::luma(&*picture)?;
                 pool.install(|| thresholder.run(luma, &mut mask));
                 Ok(mask.into_vec())
             }
             Opened::Device(device) => {
-                let mask = matcher::find(&mut **device, picture)?.mask;
+                let mask = matcher::find(&mut **device, &picture)?.mask;
                 Ok(mask.map_or_else(Vec::new, |mask| mask.plane(0).to_plane().into_vec()))
             }
         };

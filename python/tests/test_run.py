@@ -136,7 +136,7 @@ def test_ctrl_c_ends_a_wait(is_open, pictures, tmp_path):
         time.sleep(0.4)
         os.kill(os.getpid(), signal.SIGINT)
 
-    # Nobody writes to it, so it is never open; or only half a video comes.
+    # Without a writer it is never open; otherwise only half a video comes.
     pipe = tmp_path / "pipe.y4m"
     os.mkfifo(pipe)
     writer = None

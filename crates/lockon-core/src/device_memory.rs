@@ -20,6 +20,17 @@ pub struct DeviceMemory {
     _keeper: Box<dyn Any + Send + Sync>,
 }
 
+/// The owner of the memory at an address of a device, and its extent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryAt {
+    /// The number of the device.
+    pub device: usize,
+    /// The driver's handle of the context; 0 if the memory belongs to none.
+    pub context: usize,
+    /// Bytes of the allocation from the address on.
+    pub bytes: usize,
+}
+
 /// Where a plane lies in a device's memory.
 #[derive(Debug, Clone, Copy)]
 pub struct DevicePlane {

@@ -77,7 +77,7 @@ mod texture;
 mod threshold;
 mod wgmma;
 
-pub use driver::{DeviceInfo, MemoryAt, device, devices, memory_at};
+pub use driver::{DeviceInfo, device, devices, memory_at};
 pub use surface::Opened;
 
 /// A ring on the device of that number, as options ask for it.

@@ -231,36 +231,6 @@ impl Shared {
         };
         Ok(self.kernels.get_or_init(|| kernels))
     }
-
-    /// Gives what `ask` writes into the first `length` bytes of page-locked memory, once it is done.
-    fn answer<T>(
-        &self,
-        length: usize,
-        ask: impl FnOnce(&Stream, &mut PinnedBuffer<u8>) -> Result<()>,
-        take: impl FnOnce(&[u8]) -> T,
-    ) -> Result<T> {
-        let lock = || lock(&self.rooms);
-        let free = lock().pop();
-        let mut room = match free {
-            Some(room) if room.answer.len() >= length => room,
-            room => {
-                let (stream, mark) = match room {
-                    Some(Room { stream, mark, .. }) => (stream, mark),
-                    None => (self.gpu.stream(Priority::High)?, self.gpu.mark()?),
-                };
-                let length = length.max(USUAL_ANSWER);
-                Room { stream, mark, answer: self.gpu.alloc_pinned_piece("windows", length)? }
-            }
-        };
-        let asked = ask(&room.stream, &mut room.answer);
-        // Also after a failure: started work may still write.
-        let waited = room.stream.wait_for_mark(&mut room.mark);
-        asked.and(waited)?;
-        self.traffic.add_down(length);
-        let taken = take(&room.answer.as_slice()[..length]);
-        lock().push(room);
-        Ok(taken)
-    }
 }
 
 /// A plane of a picture, as it lies on the device.
@@ -284,7 +254,7 @@ pub(super) struct DevicePicture {
     planes: Vec<Rectangle>,
     /// Passed when the picture is finished, if it may not be yet.
     finished: Option<Event>,
-    /// The host has waited for something that came after it.
+    /// The host has waited for work that came after it.
     is_finished: AtomicBool,
     /// Planes that were requested as a whole.
     on_host: Vec<OnceLock<OnHost>>,
@@ -366,21 +336,36 @@ impl DevicePicture {
         }
     }
 
-    /// Notes that the host has waited for work that was queued after [`Self::begin`].
-    fn note_finished(&self) {
-        self.is_finished.store(true, Ordering::Release);
-    }
-
-    /// As [`Shared::answer`]; `ask` begins with [`Self::begin`].
+    /// Gives what `ask` writes into the first `length` bytes of page-locked memory, once it is done. `ask`
+    /// begins with [`Self::begin`].
     fn answer<T>(
         &self,
         length: usize,
         ask: impl FnOnce(&Stream, &mut PinnedBuffer<u8>) -> Result<()>,
         take: impl FnOnce(&[u8]) -> T,
     ) -> Result<T> {
-        let answer = self.device.answer(length, ask, take)?;
-        self.note_finished();
-        Ok(answer)
+        let Shared { gpu, rooms, traffic, .. } = &*self.device;
+        let free = lock(rooms).pop();
+        let mut room = match free {
+            Some(room) if room.answer.len() >= length => room,
+            room => {
+                let (stream, mark) = match room {
+                    Some(Room { stream, mark, .. }) => (stream, mark),
+                    None => (gpu.stream(Priority::High)?, gpu.mark()?),
+                };
+                let answer = gpu.alloc_pinned_piece("windows", length.max(USUAL_ANSWER))?;
+                Room { stream, mark, answer }
+            }
+        };
+        let asked = ask(&room.stream, &mut room.answer);
+        // Also after a failure: started work may still write.
+        let waited = room.stream.wait_for_mark(&mut room.mark);
+        asked.and(waited)?;
+        self.is_finished.store(true, Ordering::Release);
+        traffic.add_down(length);
+        let taken = take(&room.answer.as_slice()[..length]);
+        lock(rooms).push(room);
+        Ok(taken)
     }
 
     pub(super) fn packed(&self, grid: &surface::Grid, at: usize) -> Grid {
@@ -424,7 +409,7 @@ impl DevicePicture {
                 let answer = answer.device_address();
                 // SAFETY: these are the kernel's arguments. It reads the planes of this picture, whose sizes
                 // are among the arguments, and writes to `answer` only before the `end` of each grid, as
-                // checked above; both are kept until `Shared::answer` has waited for it.
+                // checked above; both are kept until `answer` has waited for it.
                 unsafe {
                     stream.launch(
                         kernel,
@@ -471,7 +456,7 @@ impl DevicePicture {
         if means.is_empty() {
             return Ok(());
         }
-        // SAFETY: the answer has as many bytes; it and the picture are kept until `Shared::answer` has waited
+        // SAFETY: the answer has as many bytes; it and the picture are kept until `answer` has waited
         // for it.
         let ask = |stream: &Stream, answer: &mut PinnedBuffer<u8>| unsafe {
             self.shrink_to(stream, factor, answer.device_address())
@@ -484,7 +469,7 @@ impl DevicePicture {
         let from = Rows { address: address + (rect.y * pitch + rect.x) as u64, pitch };
         let ask = |stream: &Stream, answer: &mut PinnedBuffer<u8>| {
             self.begin(stream)?;
-            // SAFETY: the box lies in the plane, as `fetch` asserts; `Shared::answer` waits for the copy.
+            // SAFETY: the box lies in the plane, as `fetch` asserts; `answer` waits for the copy.
             unsafe { stream.download_rows(from, answer, rect.w, rect.h) }
         };
         self.answer(rect.size().area(), ask, |answer| Plane::from_vec(answer.to_vec(), rect.size()))
@@ -504,7 +489,7 @@ impl DevicePicture {
         };
         let ask = |stream: &Stream, _: &mut PinnedBuffer<u8>| {
             self.begin(stream)?;
-            // SAFETY: the plane lies there, and `Shared::answer` waits for the copy.
+            // SAFETY: the plane lies there, and `answer` waits for the copy.
             unsafe { stream.download_rows(rows, &mut plane, size.width, size.height) }
         };
         self.answer(0, ask, |_| ())?;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::backend::{Backend, Options, Standing};
-use lockon_core::device_memory::{DeviceMemory, PinnedMemory, SurfaceDevice};
+use lockon_core::device_memory::{DeviceMemory, MemoryAt, PinnedMemory, SurfaceDevice};
 use lockon_core::error::{CudaVersion, DeviceFault, Error, Result};
 use lockon_core::frame::{Picture, VideoFormat};
 use lockon_core::overlay::Drawing;
@@ -41,17 +41,6 @@ pub fn devices() -> Result<Vec<DeviceInfo>> {
 /// `Backend`, always.
 pub fn device(_: usize) -> Result<DeviceInfo> {
     Err(NOT_BUILT)
-}
-
-/// What lies at an address of a device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MemoryAt {
-    /// The number of the device.
-    pub device: usize,
-    /// The driver's handle of the context; 0 if the memory belongs to none.
-    pub context: usize,
-    /// Bytes of the allocation from the address on.
-    pub bytes: usize,
 }
 
 /// No device's memory.

@@ -29,7 +29,7 @@ pub(super) struct Ahead {
 }
 
 /// Samples of a box.
-pub(super) const BOX: usize = SIDE * SIDE;
+const BOX: usize = SIDE * SIDE;
 const SIDE: usize = CELLS * CELL;
 
 impl Ahead {

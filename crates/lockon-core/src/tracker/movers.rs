@@ -213,7 +213,7 @@ fn spread((level, threads): (Level, &Threads), picture: &Small, extremes: &mut V
             || {
                 for x in (1..width - 1).step_by(LANES) {
                     let count = LANES.min(width - 1 - x);
-                    // Of columns, and one more at each end.
+                    // The columns', and one more at each end.
                     let (mut least, mut most) = ([u8::MAX; LANES + 2], [u8::MIN; LANES + 2]);
                     for row in rows {
                         let mut pixels = [0; LANES + 2];

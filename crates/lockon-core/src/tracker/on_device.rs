@@ -6,7 +6,7 @@
 //! its own filters. Threads take the lanes. A lost target makes its own requests, on any thread.
 
 use super::eye::{Sight, see_on_device, tables};
-use super::look::{Ahead, BOX};
+use super::look::Ahead;
 use super::sample::{Sampler, Window};
 use super::target::{Pursuit, Scene, Target};
 use super::workplaces::{Workplace, Workplaces};
@@ -31,7 +31,7 @@ struct Lane {
     /// For each target that is followed, in their order.
     followed: Vec<Followed>,
     sampler: Sampler,
-    /// The boxes of all.
+    /// The boxes whose looks are compared.
     ahead: Ahead,
 }
 
@@ -39,8 +39,6 @@ struct Lane {
 struct Followed {
     /// In the wide window, and in the narrow one of another size and as it is.
     sights: [Sight; 3],
-    /// The boxes whose looks are compared.
-    ahead: Ahead,
     /// The filters are to learn it.
     is_learnt: bool,
 }
@@ -48,7 +46,7 @@ struct Followed {
 impl Followed {
     fn new() -> Self {
         let sights = std::array::from_fn(|_| Sight::new());
-        Self { sights, ahead: Ahead::default(), is_learnt: false }
+        Self { sights, is_learnt: false }
     }
 }
 
@@ -178,24 +176,17 @@ impl Lane {
         });
         see_on_device(frame, &mut narrow.flatten().collect::<Vec<_>>());
         ahead.boxes.clear();
-        for ((target, pursuit), Followed { sights: [wide, other, same], ahead: own, .. }) in &mut all {
+        for ((target, pursuit), Followed { sights: [wide, other, same], .. }) in &mut all {
             gather(rivals, target);
             target.sharpen(frame, pursuit, rivals, other.peak(), same);
-            own.boxes.clear();
-            target.boxes_to_compare(wide, &mut own.boxes);
-            ahead.boxes.extend_from_slice(&own.boxes);
+            target.boxes_to_compare(wide, &mut ahead.boxes);
         }
         ahead.sample(frame, sampler);
-        let mut pixels = &ahead.pixels[..];
-        for ((target, pursuit), Followed { sights: [wide, ..], ahead: own, is_learnt }) in &mut all {
-            let (here, rest) = pixels.split_at(own.boxes.len() * BOX);
-            own.pixels.clear();
-            own.pixels.extend_from_slice(here);
-            pixels = rest;
-            std::mem::swap(own, &mut eyes.looker.ahead);
+        std::mem::swap(ahead, &mut eyes.looker.ahead);
+        for ((target, pursuit), Followed { sights: [wide, ..], is_learnt, .. }) in &mut all {
             *is_learnt = target.decide(scene, pursuit, wide, &mut eyes.looker);
-            std::mem::swap(own, &mut eyes.looker.ahead);
         }
+        std::mem::swap(ahead, &mut eyes.looker.ahead);
         let lessons = all.iter().filter(|(_, own)| own.is_learnt).flat_map(|((target, _), own)| {
             let [wide, _, same] = &own.sights;
             target.lessons([wide, same])

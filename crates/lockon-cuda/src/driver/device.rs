@@ -14,6 +14,7 @@ use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{self, CUresult};
 
 use lockon_core::backend::Device;
+use lockon_core::device_memory::MemoryAt;
 use lockon_core::error::{CudaVersion, DeviceFault, Result};
 use lockon_core::locks::Ranked;
 
@@ -116,17 +117,6 @@ pub fn device(number: usize) -> Result<DeviceInfo> {
     Ok(info)
 }
 
-/// What lies at an address of a device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MemoryAt {
-    /// The number of the device.
-    pub device: usize,
-    /// The driver's handle of the context; 0 if the memory belongs to none.
-    pub context: usize,
-    /// Bytes of the allocation from the address on.
-    pub bytes: usize,
-}
-
 /// Asks the driver what lies at an address.
 ///
 /// # Errors
@@ -193,7 +183,7 @@ impl Drop for OpenDevice {
         let _captures_wait = hold_captures_up();
         // SAFETY: the context lives as long as this does.
         let is_current = unsafe { result::ctx::set_current(self.context.cu_ctx()) };
-        // SAFETY: whoever has a piece has the device, so none is in use any more. Also if the context is
+        // SAFETY: each piece keeps the device open, so none is in use any more. Also if the context is
         // lost, so that nothing of the host's is kept.
         let freed = unsafe { free_slabs(&mut self.pools) };
         if let Err(error) = is_current.and(freed) {

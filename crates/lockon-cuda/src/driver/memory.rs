@@ -58,7 +58,7 @@ pub struct DeviceBuffer<T> {
     gpu: Gpu,
     pub(super) address: sys::CUdeviceptr,
     pub(super) length: usize,
-    /// Of a piece of a pool.
+    /// The size, if it is a piece of a pool.
     piece: Option<Size>,
     of: PhantomData<T>,
 }
@@ -103,7 +103,7 @@ pub struct PinnedBuffer<T> {
     gpu: Gpu,
     pub(super) pointer: *mut T,
     pub(super) length: usize,
-    /// Of a piece of a pool.
+    /// The size, if it is a piece of a pool.
     piece: Option<Size>,
 }
 
@@ -241,12 +241,7 @@ impl Gpu {
         #[cfg(test)]
         counted::allocation(what, length * size_of::<T>())?;
         let taken = self.pools.device.take(size, SLAB, |bytes| self.allocate(what, bytes));
-        let address = match taken {
-            Ok(address) => address,
-            // There may be room for this alone.
-            Err(error) if is_out_of_memory(&error) => return self.alloc(what, length),
-            Err(error) => return Err(error),
-        };
+        let Some(address) = taken? else { return self.alloc(what, length) };
         Ok(DeviceBuffer { gpu: self.clone(), address, length, piece: Some(size), of: PhantomData })
     }
 
@@ -264,13 +259,7 @@ impl Gpu {
         let taken = self.pools.pinned.take(size, PINNED_SLAB, |bytes| {
             Ok(self.allocate_pinned(what, bytes, Pinned::Plain)?.expose_provenance() as u64)
         });
-        let address = match taken {
-            Ok(address) => address,
-            Err(error) if is_out_of_memory(&error) => {
-                return self.alloc_pinned(what, length, Pinned::Plain);
-            }
-            Err(error) => return Err(error),
-        };
+        let Some(address) = taken? else { return self.alloc_pinned(what, length, Pinned::Plain) };
         let pointer = std::ptr::with_exposed_provenance_mut(address as usize);
         Ok(PinnedBuffer { gpu: self.clone(), pointer, length, piece: Some(size) })
     }
@@ -294,11 +283,6 @@ impl Gpu {
         let (free, total) = self.context.mem_get_info().unwrap_or((0, self.info().memory));
         fault(DeviceFault::OutOfMemory { what, wanted, free, total })
     }
-}
-
-fn is_out_of_memory(error: &Error) -> bool {
-    let Error::Backend { fault, .. } = error else { return false };
-    matches!(fault, DeviceFault::OutOfMemory { .. } | DeviceFault::OutOfHostMemory { .. })
 }
 
 /// Frees the memory that pools have cut their pieces from, when a device is closed.

@@ -10,8 +10,8 @@
 //! memory. Everything on a [`Stream`] runs in order; the caller orders streams among each other. A call whose
 //! work continues after it has returned, and touches memory that Rust or a graph owns, is an `unsafe fn`,
 //! which lists the caller's duties. Launchers are safe if a kernel touches device memory only: freeing that
-//! waits for the kernel. A piece of a pool (`Gpu::alloc_piece`) is not freed when it is dropped: whoever
-//! has one waits first.
+//! waits for the kernel. A piece of a pool (`Gpu::alloc_piece`) is not freed when it is dropped: its
+//! owner waits first.
 
 pub use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
@@ -26,7 +26,7 @@ mod ptx;
 mod stream;
 mod texture;
 
-pub use device::{DeviceInfo, Gpu, MemoryAt, device, devices, memory_at};
+pub use device::{DeviceInfo, Gpu, device, devices, memory_at};
 pub use error::{failed, fault};
 pub use event::{Event, TimedEvent};
 pub use graph::{Graph, hold_captures_up};

@@ -5,7 +5,7 @@
 
 use std::mem::size_of;
 
-use lockon_core::error::Result;
+use lockon_core::error::{DeviceFault, Error, Result};
 use lockon_core::locks::Ranked;
 
 /// Bytes of the smallest piece and of the largest one; sizes between them are powers of two.
@@ -44,19 +44,23 @@ impl Size {
 }
 
 impl Pool {
-    /// Takes a piece, aligned to [`LEAST`] bytes as `allocate`'s memory is, which gives so many bytes.
+    /// Takes a piece, aligned to [`LEAST`] bytes as `allocate`'s memory is, which gives so many bytes. `None`
+    /// if there is no room for so many: a smaller allocation may succeed.
     pub(super) fn take(
         &self,
         size: Size,
         slab: usize,
         allocate: impl FnOnce(usize) -> Result<u64>,
-    ) -> Result<u64> {
+    ) -> Result<Option<u64>> {
         let mut pieces = self.0.lock();
         if let Some(piece) = pieces.free[size.0].pop() {
-            return Ok(piece);
+            return Ok(Some(piece));
         }
         if pieces.left < size.bytes() {
-            let next = allocate(slab)?;
+            let next = match allocate(slab) {
+                Err(error) if is_out_of_memory(&error) => return Ok(None),
+                allocated => allocated?,
+            };
             // The rest becomes free pieces, the largest first.
             while pieces.left >= LEAST {
                 let largest = Size((pieces.left / LEAST).ilog2() as usize);
@@ -66,7 +70,7 @@ impl Pool {
             pieces.slabs.push(next);
             (pieces.next, pieces.left) = (next, slab);
         }
-        Ok(pieces.cut(size))
+        Ok(Some(pieces.cut(size)))
     }
 
     /// Takes a piece back.
@@ -87,6 +91,11 @@ impl Pieces {
         self.left -= size.bytes();
         piece
     }
+}
+
+fn is_out_of_memory(error: &Error) -> bool {
+    let Error::Backend { fault, .. } = error else { return false };
+    matches!(fault, DeviceFault::OutOfMemory { .. } | DeviceFault::OutOfHostMemory { .. })
 }
 
 /// Bytes that are allocated at a time: on the device, and page-locked ones.
@@ -114,7 +123,7 @@ mod tests {
                 allocated += 1;
                 Ok((allocated * 10 * bytes) as u64)
             });
-            (size, piece.unwrap())
+            (size, piece.unwrap().unwrap())
         };
         let mut pieces: Vec<_> = [1, 300, 70_000, 256, 500_000, 65_536].map(&mut take).into();
         let given = pieces[2];
@@ -130,5 +139,14 @@ mod tests {
         assert!(Size::of::<u32>(MOST / 4 + 1).is_none());
         let mut pool = pool;
         assert_eq!(pool.end().len(), allocated);
+    }
+
+    #[test]
+    fn without_room_for_many_pieces_there_is_none_and_other_errors_remain() {
+        let (pool, size) = (Pool::default(), Size::of::<u8>(9).unwrap());
+        let take = |fault: DeviceFault| pool.take(size, MOST, |_| Err(super::super::fault(fault)));
+        assert_eq!(take(DeviceFault::OutOfHostMemory { what: "a mark", wanted: MOST }).unwrap(), None);
+        take(DeviceFault::Other("no".into())).unwrap_err();
+        assert_eq!(pool.take(size, MOST, |_| Ok(4096)).unwrap(), Some(4096));
     }
 }

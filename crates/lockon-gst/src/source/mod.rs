@@ -228,7 +228,7 @@ impl VideoSource {
         self.is_live
     }
 
-    /// True if frames come at their own speed, but not before the first one is asked for.
+    /// True if frames come at their own speed, from the first request for one on.
     pub fn is_waiting_to_play(&self) -> bool {
         self.is_paused
     }

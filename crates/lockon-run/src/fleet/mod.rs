@@ -216,7 +216,6 @@ impl Fleet {
                 state.line.push_back(entry);
             }
         }
-        drop(places);
         let share = Share::among(state.running.len());
         drop(state);
         self.threads.retain(|thread| !thread.is_finished());

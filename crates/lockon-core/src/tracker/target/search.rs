@@ -286,7 +286,12 @@ impl Target {
         let mut best = (f64::MIN, self.at);
         let scaled = |by: f64| Window { w: at.w * by, h: at.h * by, ..self.at };
         let boxes = [self.at, scaled(CONFIRM_STEP), scaled(1.0 / CONFIRM_STEP)];
-        self.choose(frame, boxes.into_iter(), &mut best, &mut eyes.looker);
+        self.compare_each(frame, boxes.map(|at| (0, at)).into_iter(), &mut eyes.looker, |_, at, likeness| {
+            if likeness > best.0 {
+                best = (likeness, at);
+            }
+            false
+        });
         self.at = best.1;
         self.turn(frame, &mut eyes.looker);
         let seen = Seen {
@@ -510,22 +515,6 @@ impl Target {
                 }
             }
         }
-    }
-
-    /// Puts a box that looks more like the target into `best`.
-    fn choose(
-        &self,
-        frame: &Frame,
-        boxes: impl Iterator<Item = Window>,
-        best: &mut (f64, Window),
-        looker: &mut Looker,
-    ) {
-        self.compare_each(frame, boxes.map(|at| (0, at)), looker, |_, at, likeness| {
-            if likeness > best.0 {
-                *best = (likeness, at);
-            }
-            false
-        });
     }
 
     /// Passes each box, with its number and how much it looks like the target, to `take`. The looks for which
