@@ -831,6 +831,19 @@ mod tests {
         })
     }
 
+    /// A frame of the scene, on a device or on the host.
+    fn frame(on: Option<(&Gpu, &Opened)>, format: &VideoFormat, index: usize) -> Frame {
+        let planes = scene(format, index);
+        let picture: Arc<dyn Picture> = match on {
+            Some((gpu, device)) => device.adopt(upload(gpu, &planes), format).unwrap(),
+            None => Arc::new(Planes(planes)),
+        };
+        let meta =
+            FrameMeta { index: index as u64, pts_ns: None, duration_ns: None, arrived: Instant::now() };
+        let format = Arc::new(format.clone());
+        Frame { meta, circumstances: Circumstances::default(), format, picture }
+    }
+
     #[test]
     fn targets_are_followed_on_the_device_as_on_the_host() {
         let Some(gpu) = testing::gpu() else { return };
@@ -842,16 +855,8 @@ mod tests {
             let mut tracker = Tracker::new(&specs);
             let mut all: Vec<Vec<Track>> = Vec::new();
             for index in 0..90 {
-                let planes = scene(&format, index);
-                let picture: Arc<dyn Picture> = if is_there(index) {
-                    device.adopt(upload(&gpu, &planes), &format).unwrap()
-                } else {
-                    Arc::new(Planes(planes))
-                };
-                let arrived = Instant::now();
-                let meta = FrameMeta { index: index as u64, pts_ns: None, duration_ns: None, arrived };
-                let format = Arc::new(format.clone());
-                let frame = Frame { meta, circumstances: Circumstances::default(), format, picture };
+                let on = is_there(index).then_some((&gpu, &device));
+                let frame = frame(on, &format, index);
                 let mut tracks = Vec::new();
                 tracker.step(&frame, &[], &mut tracks);
                 frame.picture.surface().map_or(Ok(()), Surface::check).unwrap();
@@ -865,6 +870,68 @@ mod tests {
         assert!(states.contains(&TrackState::Lost) && states.contains(&TrackState::Tracked), "{states:?}");
         assert_eq!(followed(&|_| true), on_host);
         assert_eq!(followed(&|index| index % 9 < 6), on_host, "filters move");
+    }
+
+    #[test]
+    fn a_device_that_is_lost_with_its_targets_is_an_error_and_the_host_goes_on() {
+        testing::in_a_process_of_its_own("correlation::tests::a_device_is_lost_with_its_targets");
+    }
+
+    #[test]
+    #[ignore = "run by the test above, in a process of its own"]
+    fn a_device_is_lost_with_its_targets() {
+        let (gpu, device) = (testing::gpu().unwrap(), Opened::open(0).unwrap());
+        let format = format("NV12", Size::new(400, 240));
+        // More than a lane's, some of them lost.
+        let boxes = (0..12).map(|i| Rect::new(20 + i % 4 * 90, 20 + i / 4 * 70, 40, 40));
+        let specs: Vec<_> = boxes.map(|rect| TrackSpec::new(rect, Moment::Frame(0))).collect();
+        let mut tracker = Tracker::new(&specs);
+        let mut tracks = Vec::new();
+        for index in 0..35 {
+            let frame = frame(Some((&gpu, &device)), &format, index);
+            tracker.step(&frame, &[], &mut tracks);
+            frame.picture.surface().unwrap().check().unwrap();
+        }
+        let next = frame(Some((&gpu, &device)), &format, 35);
+        testing::lose(&gpu);
+        tracker.step(&next, &[], &mut tracks);
+        let error = next.picture.surface().unwrap().check().unwrap_err();
+        assert!(error.is_device_lost(), "{error}");
+        drop(next);
+        // As it would be if the rest were decoded on the host.
+        for index in 36..40 {
+            tracks.clear();
+            tracker.step(&frame(None, &format, index), &[], &mut tracks);
+            assert_eq!(tracks.len(), specs.len());
+        }
+    }
+
+    #[test]
+    fn memory_of_the_device_stays_the_same_while_a_thousand_targets_come_and_go() {
+        testing::in_a_process_of_its_own("correlation::tests::a_thousand_targets_come_and_go");
+    }
+
+    #[test]
+    #[ignore = "run by the test above, in a process of its own"]
+    fn a_thousand_targets_come_and_go() {
+        let (gpu, device) = (testing::gpu().unwrap(), Opened::open(0).unwrap());
+        let format = format("NV12", Size::new(400, 240));
+        let frames: Vec<_> = (0..3).map(|index| frame(Some((&gpu, &device)), &format, index)).collect();
+        let free = || gpu.free_and_total().unwrap().0;
+        let mut free_after = Vec::new();
+        for round in 0..100 {
+            let rects = (0..10).map(|i| Rect::new(10 + (i * 37 + round) % 300, 10 + i * 15, 32, 40));
+            let specs: Vec<_> = rects.map(|rect| TrackSpec::new(rect, Moment::Frame(0))).collect();
+            let mut tracker = Tracker::new(&specs);
+            for frame in &frames {
+                let mut tracks = Vec::new();
+                tracker.step(frame, &[], &mut tracks);
+                assert_eq!(tracks.len(), 10);
+            }
+            free_after.push(free());
+        }
+        println!("bytes that are free after 1, 11, 21 ... rounds: {:?}", free_after.iter().step_by(10));
+        assert_eq!(free_after[9], free_after[99], "of 10 targets and of 1,000");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Helpers that the tests of the CUDA backend share.
 
-use super::driver::{Gpu, Stream};
+use super::driver::{Gpu, Priority, Stream};
 use super::ncc::DeviceFrame;
 use crate::test_log;
 use lockon_core::frame::{Plane, PlaneMut, PlaneRef, Rect, Size};
@@ -101,4 +101,31 @@ impl Random {
         luma.data_mut()[last] = luma.data()[0] ^ 0x55;
         Template::new(name, luma, None).unwrap()
     }
+}
+
+/// A kernel that ends its context.
+pub(super) const TRAP: &str =
+    ".version 8.1\n.target sm_75\n.address_size 64\n.visible .entry trap_now() { trap; }\n";
+
+/// Ends the context of this process on the device, as an illegal address in a kernel does.
+pub(super) fn lose(gpu: &Gpu) {
+    let trap = gpu.load(TRAP).unwrap().kernel("trap_now").unwrap();
+    let stream = gpu.stream(Priority::Normal).unwrap();
+    stream.launch_without_arguments(&trap, 1).unwrap();
+    let _ = stream.wait();
+}
+
+/// Runs an ignored test of this program in another process: one that loses the device, or measures its
+/// memory. Does nothing without a GPU.
+pub(super) fn in_a_process_of_its_own(test: &str) {
+    if gpu().is_none() {
+        return;
+    }
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([test, "--exact", "--ignored", "--nocapture"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stdout);
+    let is_passed = child.status.success() && said.contains("1 passed");
+    assert!(is_passed, "{said}{}", String::from_utf8_lossy(&child.stderr));
 }

@@ -1052,7 +1052,7 @@ fn times_of_frames_that_are_only_uploaded_are_there_with_the_frames() {
 #[test]
 fn a_kernel_that_cannot_be_launched_is_told_by_name() {
     let Some(gpu) = testing::gpu() else { return };
-    let kernel = gpu.load(TRAP).unwrap().kernel("trap_now").unwrap();
+    let kernel = gpu.load(testing::TRAP).unwrap().kernel("trap_now").unwrap();
     let stream = gpu.stream(Priority::Normal).unwrap();
     let error = stream.launch_without_arguments(&kernel, 4096).unwrap_err();
     assert!(
@@ -1062,26 +1062,9 @@ fn a_kernel_that_cannot_be_launched_is_told_by_name() {
     assert!(error.is_device_lost(), "another device could do it");
 }
 
-/// A kernel that ends its context.
-const TRAP: &str = ".version 8.1\n.target sm_75\n.address_size 64\n.visible .entry trap_now() { trap; }\n";
-
 #[test]
 fn a_lost_device_is_an_error_and_not_a_hang() {
-    if testing::gpu().is_none() {
-        return;
-    }
-    // The failure ends the process's context, so it happens in another process.
-    let test = "tests::a_device_is_lost";
-    let child = std::process::Command::new(std::env::current_exe().unwrap())
-        .args([test, "--exact", "--ignored", "--nocapture"])
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&child.stdout);
-    assert!(
-        child.status.success() && said.contains("1 passed"),
-        "{said}{}",
-        String::from_utf8_lossy(&child.stderr)
-    );
+    testing::in_a_process_of_its_own("tests::a_device_is_lost");
 }
 
 #[test]
@@ -1092,11 +1075,7 @@ fn a_device_is_lost() {
     let mut backend = Cuda::open(standing, 2, Kernels::default(), 0).unwrap();
     let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: Instant::now() };
     backend.submit(meta, &shared(&Plane::new(size))).unwrap();
-    let module = backend.work.gpu.load(TRAP).unwrap();
-    let trap = module.kernel("trap_now").unwrap();
-    let stream = &backend.work.lane.stream;
-    stream.launch_without_arguments(&trap, 1).unwrap();
-    let _ = stream.wait();
+    testing::lose(&backend.work.gpu);
     let mut findings = Findings::default();
     let outcome = match backend.wait_next(&mut findings) {
         Ok(_) => backend.submit(meta, &shared(&Plane::new(size))).map(drop),

@@ -276,11 +276,16 @@ impl Gpu {
         told && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
     }
 
+    /// Bytes of the device's memory that are free, and all.
+    pub(crate) fn free_and_total(&self) -> Result<(usize, usize), DriverError> {
+        self.context.mem_get_info()
+    }
+
     fn no_room(&self, what: &'static str, wanted: usize, error: DriverError) -> Error {
         if error.0 != CUresult::CUDA_ERROR_OUT_OF_MEMORY {
             return failed("allocating memory")(error);
         }
-        let (free, total) = self.context.mem_get_info().unwrap_or((0, self.info().memory));
+        let (free, total) = self.free_and_total().unwrap_or((0, self.info().memory));
         fault(DeviceFault::OutOfMemory { what, wanted, free, total })
     }
 }
