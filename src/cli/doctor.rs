@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use lockon::Error;
 use lockon::backend::cuda::{self, DeviceInfo};
+use lockon::backend::{Node, node_of};
 use lockon::error::DeviceFault;
 use lockon::media::doctor::{self, Finding, Health};
 
@@ -59,18 +60,28 @@ fn gpus() -> Vec<Finding> {
             })]
         }
         Ok(devices) => {
-            devices.iter().map(|info| cuda::device(info.number).map_or_else(absent, good)).collect()
+            let found = |info: &DeviceInfo| {
+                cuda::device(info.number).map_or_else(absent, |info| {
+                    let node = node_of(Path::new("/"), &info.pci);
+                    good(info, node)
+                })
+            };
+            devices.iter().map(found).collect()
         }
         Err(error) => vec![absent(error)],
     }
 }
 
-fn good(info: DeviceInfo) -> Finding {
-    let DeviceInfo { number, name, capability, memory, driver } = info;
+/// `node`: the GPU's, on a host that has several.
+fn good(info: DeviceInfo, node: Option<Node>) -> Finding {
+    let DeviceInfo { number, name, capability, memory, driver, .. } = info;
     let memory = memory as f64 / f64::from(1 << 30);
-    let detail = format!(
+    let mut detail = format!(
         "{name} (--backend cuda:{number}), compute capability {capability}, {memory:.1} GiB, driver for CUDA {driver}"
     );
+    if let Some(Node { number, list, .. }) = node {
+        let _ = write!(detail, ", beside processors {list} (NUMA node {number}), to which its runs keep");
+    }
     Finding { subject: "cuda".into(), health: Health::Good, detail, fix: None }
 }
 
@@ -114,11 +125,13 @@ mod tests {
             capability: version(9, 0),
             memory: 85 << 30,
             driver: version(12, 4),
+            pci: "0000:1b:00.0".into(),
         };
-        assert_eq!(
-            good(info).detail,
-            "NVIDIA H100 (--backend cuda:1), compute capability 9.0, 85.0 GiB, driver for CUDA 12.4"
-        );
+        let told = "NVIDIA H100 (--backend cuda:1), compute capability 9.0, 85.0 GiB, driver for CUDA 12.4";
+        assert_eq!(good(info.clone(), None).detail, told);
+        let node = Node { number: 1, list: "16-31".into(), processors: (16..32).collect() };
+        let beside = ", beside processors 16-31 (NUMA node 1), to which its runs keep";
+        assert_eq!(good(info, Some(node)).detail, format!("{told}{beside}"));
     }
 
     #[test]

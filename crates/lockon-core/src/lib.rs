@@ -34,6 +34,7 @@ pub mod output;
 pub mod overlay;
 pub mod paced;
 pub mod ports;
+pub mod processors;
 pub mod recent_frames;
 pub mod recycle;
 pub mod reference;

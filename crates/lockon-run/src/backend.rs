@@ -5,7 +5,7 @@ pub use lockon_core::backend::*;
 pub use lockon_cuda as cuda;
 
 pub use crate::devices::{Ahead, open, open_gpu, probe};
-pub use crate::hardware::may_have_gpu;
+pub use crate::hardware::{Node, may_have_gpu, node_of};
 
 #[cfg(not(feature = "cuda"))]
 #[path = "no_cuda.rs"]

@@ -10,11 +10,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::backend::{Backend, Options, Standing, cpu, cuda};
-use crate::hardware::may_have_gpu;
+use crate::hardware::{may_have_gpu, node_of};
 use lockon_core::config::{BackendChoice, Gpus, Kernels, OnDeviceLoss};
 use lockon_core::error::{DeviceFault, Error, Result};
 use lockon_core::locks::{MutexGuard, Ranked, lock};
 use lockon_core::message::{Message, ON_CPU, PYRAMID, Setting};
+use lockon_core::processors::{Kept, Processors};
 use lockon_core::surface::Traffic;
 
 /// The load and failures of the GPUs that this process knows.
@@ -211,6 +212,16 @@ impl Devices {
             );
             self.open_ahead();
         }
+    }
+
+    /// Keeps the calling thread, and those that it starts, on the processors beside the GPU on which the run
+    /// has a seat, until the value that is returned is dropped. `None` where all are, or it is not known.
+    pub fn keep_beside(&self) -> Option<Kept> {
+        let number = self.seat.borrow().as_ref().map(|seat| seat.0)?;
+        let info = cuda::device(number).ok()?;
+        let node = node_of(Path::new("/"), &info.pci)?;
+        tracing::debug!("cuda:{number} is beside processors {}: the run keeps to these", node.list);
+        Processors::of_thread_among(&node.processors).map(Processors::keep_thread)
     }
 
     /// Checks, without opening it, that the requested device is available and supports the requested kernels.
@@ -614,6 +625,27 @@ mod tests {
             devices.open_ahead();
             assert_eq!(open(&devices).unwrap().describe().backend, "cuda");
         }
+    }
+
+    #[test]
+    fn the_runs_of_one_lost_gpu_of_eight_go_to_the_seven_others() {
+        // Numbers that no other test takes, and no machine has.
+        let eight = || 941..949;
+        let mut seats: Vec<_> = eight().cycle().take(24).map(|_| GpuSeat::take(eight()).unwrap()).collect();
+        let runs_on = |seats: &[GpuSeat], gpu| seats.iter().filter(|seat| seat.0 == gpu).count();
+        assert!(eight().all(|gpu| runs_on(&seats, gpu) == 3));
+        // Its three runs take seats elsewhere, as `open_spare` does.
+        let (lost, mut left): (Vec<_>, Vec<_>) = seats.drain(..).partition(|seat| seat.0 == 944);
+        lost[0].has_failed(&"a test");
+        for seat in lost {
+            drop(seat);
+            left.push(GpuSeat::take(eight().filter(|gpu| *gpu != 944)).unwrap());
+        }
+        assert_eq!(eight().map(|gpu| runs_on(&left, gpu)).collect::<Vec<_>>(), [4, 4, 4, 0, 3, 3, 3, 3]);
+        // Runs that come later use the others, though there is nothing on it.
+        let later: Vec<_> = (0..11).map(|_| GpuSeat::take(eight()).unwrap()).collect();
+        let all = |gpu| runs_on(&left, gpu) + runs_on(&later, gpu);
+        assert_eq!(eight().map(all).collect::<Vec<_>>(), [5, 5, 5, 0, 5, 5, 5, 5]);
     }
 
     #[test]

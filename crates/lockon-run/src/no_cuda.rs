@@ -25,6 +25,8 @@ pub struct DeviceInfo {
     pub memory: usize,
     /// The newest CUDA version that its driver knows.
     pub driver: CudaVersion,
+    /// Its address on the PCI bus.
+    pub pci: String,
 }
 
 /// No list of devices.

@@ -165,6 +165,8 @@ impl Prepared {
         let options = Options { threads, ..self.request.options(control) };
         let devices = Devices::new(options, self.request.on_device_loss, self.share.is_one_of_several())?;
         devices.probe()?;
+        // The source's threads start here, and its page-locked memory is taken here.
+        let _beside = devices.keep_beside();
         // While the video is opened. Pyramids are the CPU's.
         if self.request.search != SearchMethod::Pyramid {
             let ahead = devices.open_ahead();
@@ -397,6 +399,7 @@ impl Run {
     /// happened: the summary has the work that was done, the result the first error.
     pub fn finish(self) -> (Summary, Result<()>) {
         let jumps = self.can_jump();
+        let _beside = self.devices.keep_beside();
         let Self { request, spec, typed, setup, devices, frames, sinks, control, command, .. } = self;
         let (readers, mut claims) = (self.readers, self.claims);
         let decoder = frames.source().decoder_name().map(str::to_owned);

@@ -50,12 +50,14 @@ pub struct DeviceInfo {
     pub memory: usize,
     /// The newest CUDA version that the driver knows.
     pub driver: CudaVersion,
+    /// Its address on the PCI bus, as Linux writes it: `0000:1b:00.0`.
+    pub pci: String,
 }
 
 impl DeviceInfo {
     /// As a backend on it describes itself.
     pub fn describe(&self) -> Device {
-        let Self { number, name, capability, memory, driver } = self;
+        let Self { number, name, capability, memory, driver, .. } = self;
         let gib = *memory as f64 / f64::from(1 << 30);
         Device {
             backend: "cuda",
@@ -152,11 +154,17 @@ fn describe(number: usize, driver: CudaVersion) -> Result<DeviceInfo> {
                 [
                     attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
                     attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+                    attribute(Attribute::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?,
+                    attribute(Attribute::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)?,
+                    attribute(Attribute::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)?,
                 ],
             )
         };
-        let capability = CudaVersion { major: attribute[0] as u32, minor: attribute[1] as u32 };
-        Ok(DeviceInfo { number, name: result::device::get_name(device)?, capability, memory, driver })
+        let [major, minor, domain, bus, slot] = attribute;
+        let capability = CudaVersion { major: major as u32, minor: minor as u32 };
+        // A GPU is function 0 of what is in its slot.
+        let pci = format!("{domain:04x}:{bus:02x}:{slot:02x}.0");
+        Ok(DeviceInfo { number, name: result::device::get_name(device)?, capability, memory, driver, pci })
     };
     ask().map_err(failed_to_open("asking what the device is"))
 }
