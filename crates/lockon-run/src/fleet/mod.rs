@@ -380,7 +380,10 @@ impl Task {
         let _said_of_it = tracing::error_span!("video", name).entered();
         let run = || -> Result<(Summary, Result<()>)> {
             control.check()?;
-            let mut run = adapt(request.prepare_for(share)?).start(&control, &outlets)?;
+            let prepared = adapt(request.prepare_for(share)?);
+            let turn = start.as_ref().map(|start| start.turn_to_open(&control)).transpose()?;
+            let mut run = prepared.start(&control, &outlets)?;
+            drop(turn);
             opened.map_or(Ok(()), |opened| opened(&mut run))?;
             // A camera's frames come already.
             let start = start.filter(|_| run.is_waiting_to_play());

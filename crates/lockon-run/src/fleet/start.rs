@@ -3,6 +3,10 @@
 //! Opening decoders takes a GPU's driver long: with a hundred of them, the first ones would lose frames while
 //! the last ones are opened. And if all began at the same moment, all of their frames would come at the same
 //! moments: with 160 videos, each had 60 ms to wait for its turn at times, instead of 8.
+//!
+//! They are opened a few at a time. The driver opens one decoder after the other, and threads that wait for
+//! that hold each other up: 320 videos on four GPUs took 168 s of the processors' time in the system to open,
+//! and with turns 41 to 56 s (docs/lab/many-videos.md).
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,8 +18,14 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use lockon_core::control::{Control, STOP_CHECK};
 use lockon_core::error::Result;
 
+use crate::setup;
+
 /// If no other run becomes ready for so long, the rest are not waited for: one may wait for its writer.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// So many runs are opened at once, or a quarter of the processors' number if that is more. 4 and 16 were as
+/// fast.
+const LEAST_AT_ONCE: usize = 4;
 
 /// From one run's beginning to the next one's. It is no simple part of a frame's time at the usual rates, so
 /// that runs of one rate have different phases.
@@ -30,25 +40,82 @@ pub(super) struct Start {
     patience: Duration,
 }
 
-#[derive(Default)]
 struct Line {
     ready: AtomicUsize,
     /// Some did not wait for the rest.
     has_begun: AtomicBool,
+    /// Has a message for each run that is being opened, and room for as many as may be.
+    opening: (Sender<()>, Receiver<()>),
+}
+
+/// A run's turn to be opened, until this is dropped.
+pub(super) struct Turn(Receiver<()>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // Its own message, or another's: they are alike.
+        let _ = self.0.try_recv();
+    }
+}
+
+/// Whether no run has become ready for a while.
+struct Patience<'a> {
+    line: &'a Line,
+    limit: Duration,
+    ready: usize,
+    since: Instant,
+}
+
+impl Patience<'_> {
+    fn is_over(&mut self) -> bool {
+        let ready = self.line.ready.load(Ordering::Relaxed);
+        if ready != self.ready {
+            (self.ready, self.since) = (ready, Instant::now());
+        }
+        self.since.elapsed() >= self.limit
+    }
 }
 
 impl Start {
     /// So many places.
     pub(super) fn places(count: usize) -> Vec<Self> {
+        Self::places_for(count, (setup::threads(None) / 4).max(LEAST_AT_ONCE))
+    }
+
+    fn places_for(count: usize, at_once: usize) -> Vec<Self> {
         let (place, all_ready) = crossbeam_channel::bounded(0);
-        let (line, patience) = (Arc::default(), PATIENCE);
+        let opening = crossbeam_channel::bounded(at_once);
+        let line = Line { ready: AtomicUsize::new(0), has_begun: AtomicBool::new(false), opening };
+        let line = Arc::new(line);
         let one = || Self {
             own_place: Some(place.clone()),
             all_ready: all_ready.clone(),
             line: Arc::clone(&line),
-            patience,
+            patience: PATIENCE,
         };
         (0..count).map(|_| one()).collect()
+    }
+
+    fn patience(&self) -> Patience<'_> {
+        let ready = self.line.ready.load(Ordering::Relaxed);
+        Patience { line: &self.line, limit: self.patience, ready, since: Instant::now() }
+    }
+
+    /// Waits for a turn to be opened. `None` if no run became ready for a while: those that have a turn may
+    /// all wait for their writers.
+    ///
+    /// # Errors
+    /// `Stopped`.
+    pub(super) fn turn_to_open(&self, control: &Control) -> Result<Option<Turn>> {
+        let (turn, turns) = &self.line.opening;
+        let mut patience = self.patience();
+        while turn.send_timeout((), STOP_CHECK).is_err() {
+            control.check()?;
+            if patience.is_over() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Turn(turns.clone())))
     }
 
     /// Returns when all others are ready too, and those that were ready before have begun.
@@ -57,16 +124,13 @@ impl Start {
     /// `Stopped`.
     pub(super) fn wait(mut self, control: &Control) -> Result<()> {
         let before = self.give_up_place();
-        let (mut ready_before, mut since) = (before + 1, Instant::now());
+        let mut patience = self.patience();
         while let Err(RecvTimeoutError::Timeout) = self.all_ready.recv_timeout(STOP_CHECK) {
             control.check()?;
-            let ready = self.line.ready.load(Ordering::Relaxed);
             if self.line.has_begun.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            if ready != ready_before {
-                (ready_before, since) = (ready, Instant::now());
-            } else if since.elapsed() >= self.patience {
+            if patience.is_over() {
                 let waited = self.patience;
                 tracing::info!("it begins before all others are ready: none became ready for {waited:?}");
                 self.line.has_begun.store(true, Ordering::Relaxed);
@@ -147,6 +211,30 @@ mod tests {
         assert!(began.elapsed() >= 3 * STOP_CHECK);
         late.wait(&Control::new()).unwrap();
         assert!(began.elapsed() < PATIENCE);
+    }
+
+    #[test]
+    fn runs_are_opened_a_few_at_a_time_and_those_that_never_are_do_not_stop_the_rest() {
+        let mut starts = Start::places_for(4, 2);
+        let control = Control::new();
+        let turns = [0, 1].map(|at| starts[at].turn_to_open(&control).unwrap().unwrap());
+        // No turn is left, and nobody becomes ready.
+        starts[2].patience = 3 * STOP_CHECK;
+        let began = Instant::now();
+        assert!(starts[2].turn_to_open(&control).unwrap().is_none());
+        assert!(began.elapsed() >= 3 * STOP_CHECK);
+        std::thread::scope(|scope| {
+            let third = &starts[3];
+            let waits = scope.spawn(|| third.turn_to_open(&control).unwrap().is_some());
+            std::thread::sleep(2 * STOP_CHECK);
+            assert!(!waits.is_finished());
+            let [first, _second] = turns;
+            drop(first);
+            assert!(waits.join().unwrap());
+        });
+        let _turns = [0, 1].map(|at| starts[at].turn_to_open(&control).unwrap().unwrap());
+        control.stop();
+        assert!(matches!(starts[2].turn_to_open(&control), Err(Error::Stopped)));
     }
 
     #[test]
