@@ -73,21 +73,38 @@ impl Conversion {
     }
 }
 
-/// OpenCV's integer luma. Grey stays what it is: the weights add up to 2^14.
+/// OpenCV's integer luma, `(4899 R + 9617 G + 1868 B + 8192) >> 14`. Grey stays what it is: the weights add
+/// up to 2^14.
 #[inline(always)]
 pub fn luma_of([r, g, b]: [u8; 3]) -> u8 {
-    ((4899 * u32::from(r) + 9617 * u32::from(g) + 1868 * u32::from(b) + 8192) >> 14) as u8
+    let [red, green, blue] = [r, g, b].map(u16::from);
+    let (high, low) = (76 * red + 150 * green + 29 * blue, 35 * red + 17 * green + 12 * blue);
+    ((high + (low >> 6) + 128) >> 8) as u8
 }
 
 /// Luma, Cb and Cr of a pixel, at full range: [`luma_of`], and chroma as JPEG files have it (JFIF 1.02, by
-/// the weights of BT.601 as multiples of 1 / 2^14; rounded to the nearest, down where two are as near).
+/// the weights of BT.601 as multiples of 1 / 2^14; rounded to the nearest, down where two are as near):
+/// `(8192 B - 2765 R - 5427 G + 2^21 + 8191) >> 14` and `(8192 R - 6860 G - 1332 B + 2^21 + 8191) >> 14`.
 #[inline(always)]
 pub fn of_rgb([r, g, b]: [u8; 3]) -> [u8; 3] {
-    let [red, green, blue] = [r, g, b].map(i32::from);
-    let chroma = |sum: i32| ((sum + (128 << 14) + 8191) >> 14) as u8;
-    let cb = chroma(8192 * blue - 2765 * red - 5427 * green);
-    let cr = chroma(8192 * red - 6860 * green - 1332 * blue);
+    let [cb, cr] = chroma_of([r, g, b]);
     [luma_of([r, g, b]), cb, cr]
+}
+
+/// Cb and Cr of [`of_rgb`].
+///
+/// Each weight is 64 times one number and another below 64. Sums of both kinds fit 16 bits, so that vectors
+/// hold twice as many pixels as with 32.
+#[inline(always)]
+fn chroma_of([r, g, b]: [u8; 3]) -> [u8; 2] {
+    let [red, green, blue] = [r, g, b].map(u16::from);
+    let half = (1 << 15) + 127;
+    // The constant's remainder of 63 turns the rounding of the low sum, which is subtracted.
+    let chroma = |high: u16, less: u16, low: u16| ((half + high - less - (low >> 6)) >> 8) as u8;
+    [
+        chroma(128 * blue, 43 * red + 84 * green, 13 * red + 51 * green),
+        chroma(128 * red, 107 * green + 20 * blue, 12 * green + 52 * blue),
+    ]
 }
 
 /// Pixels that are converted together.
@@ -110,6 +127,14 @@ pub fn luma_of_bgr(pixels: &[u8], luma: &mut [u8]) {
     convert(pixels, [luma], |[b, g, r]| [luma_of([r, g, b])]);
 }
 
+/// Writes Cb and Cr of pixels that lie as [`of_bgr`] has them.
+///
+/// # Panics
+/// As there.
+pub fn chroma_of_bgr(pixels: &[u8], chroma: [&mut [u8]; 2]) {
+    convert(pixels, chroma, |[b, g, r]| chroma_of([r, g, b]));
+}
+
 /// As [`luma_of_bgr`], of red, green and blue.
 #[cfg(feature = "pictures")]
 pub(crate) fn luma_of_rgb(pixels: &[u8], luma: &mut [u8]) {
@@ -119,10 +144,7 @@ pub(crate) fn luma_of_rgb(pixels: &[u8], luma: &mut [u8]) {
 /// Writes Cb and Cr of red, green and blue.
 #[cfg(feature = "pictures")]
 pub(crate) fn chroma_of_rgb(pixels: &[u8], chroma: [&mut [u8]; 2]) {
-    convert(pixels, chroma, |pixel| {
-        let [_, cb, cr] = of_rgb(pixel);
-        [cb, cr]
-    });
+    convert(pixels, chroma, chroma_of);
 }
 
 /// Writes for each pixel of three bytes what `of_pixel` makes of these, a byte in each plane.
@@ -259,13 +281,31 @@ mod tests {
             let mut planes = [(); 3].map(|()| vec![0xA5; count]);
             let mut luma = vec![0xA5; count];
             luma_of_bgr(&pixels, &mut luma);
+            let mut chroma = [(); 2].map(|()| vec![0xA5; count]);
+            let [cb, cr] = &mut chroma;
+            chroma_of_bgr(&pixels, [cb, cr]);
             let [y, cb, cr] = &mut planes;
             of_bgr(&pixels, [y, cb, cr]);
             for (at, &[blue, green, red]) in pixels.as_chunks::<3>().0.iter().enumerate() {
                 let expected = of_rgb([red, green, blue]);
                 assert_eq!([0, 1, 2].map(|plane| planes[plane][at]), expected, "{at} of {count}");
-                assert_eq!(luma[at], expected[0]);
+                assert_eq!([luma[at], chroma[0][at], chroma[1][at]], expected);
             }
+        }
+    }
+
+    #[test]
+    fn every_colour_is_converted_by_the_formula() {
+        for rgb in 0..1 << 24 {
+            let [_, r, g, b] = i32::to_be_bytes(rgb);
+            let [red, green, blue] = [r, g, b].map(i32::from);
+            let half = (1 << 21) + 8191;
+            let expected = [
+                4899 * red + 9617 * green + 1868 * blue + 8192,
+                8192 * blue - 2765 * red - 5427 * green + half,
+                8192 * red - 6860 * green - 1332 * blue + half,
+            ];
+            assert_eq!(of_rgb([r, g, b]), expected.map(|sum| (sum >> 14) as u8), "{r}, {g}, {b}");
         }
     }
 
