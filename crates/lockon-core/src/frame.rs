@@ -356,6 +356,12 @@ pub trait Picture: Send + Sync {
     /// is copied to the host as a whole at the first call, and stays there.
     fn plane(&self, index: usize) -> PlaneRef<'_>;
 
+    /// As [`Self::plane`], for code that reads no bytes of it but those in `part`. The others are
+    /// unspecified: a picture that is made of other colours makes no more than is read.
+    fn part(&self, index: usize, _part: Rect) -> PlaneRef<'_> {
+        self.plane(index)
+    }
+
     /// The picture on the device, if its pixels are there. Callers that need a part of it read it there.
     fn surface(&self) -> Option<&(dyn Surface + 'static)> {
         None
