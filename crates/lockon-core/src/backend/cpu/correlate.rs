@@ -229,12 +229,20 @@ impl<T: Real> Correlator<T> {
                         row.fill(T::zero());
                     }
                 }
-                for ((packed, &re), &im) in packed.iter_mut().zip(even.iter()).zip(odd.iter()) {
-                    *packed = Complex::new(re, im);
-                }
+                self.level.run(
+                    #[inline(always)]
+                    || {
+                        for ((packed, &re), &im) in packed.iter_mut().zip(even.iter()).zip(odd.iter()) {
+                            *packed = Complex::new(re, im);
+                        }
+                    },
+                );
             }
             self.along_rows.forward.process_with_scratch(&mut scratch.packed, &mut scratch.fft);
-            self.unpack(&scratch.packed, top, spectrum);
+            self.level.run(
+                #[inline(always)]
+                || self.unpack(&scratch.packed, top, spectrum),
+            );
         }
         for col in spectrum.0.chunks_exact_mut(self.stride) {
             if self.control.is_stopped() {
@@ -251,6 +259,7 @@ impl<T: Real> Correlator<T> {
     ///
     /// With Z the transform of a + ib, A is (Z(k) + conj Z(-k)) / 2 and B is (Z(k) - conj Z(-k)) / 2i. This
     /// leaves both twice as large; [`Self::pattern`] makes up for it.
+    #[inline(always)]
     fn unpack(&self, packed: &[Complex<T>], top: usize, spectrum: &mut Spectrum<T>) {
         let width = self.tile.width;
         for (k, col) in spectrum.0.chunks_exact_mut(self.stride).enumerate() {
@@ -340,24 +349,34 @@ impl<T: Real> Correlator<T> {
             if self.control.is_stopped() {
                 return;
             }
-            self.pack(product, block * BLOCK, &mut scratch.packed);
+            self.level.run(
+                #[inline(always)]
+                || self.pack(product, block * BLOCK, &mut scratch.packed),
+            );
             let pairs = out.len().div_ceil(2 * valid.width);
             let packed = &mut scratch.packed[..pairs * width];
             self.along_rows.inverse.process_with_scratch(packed, &mut scratch.fft);
-            for (rows, packed) in out.chunks_mut(2 * valid.width).zip(packed.chunks_exact(width)) {
-                let (even, odd) = rows.split_at_mut(valid.width);
-                for (out, z) in even.iter_mut().zip(packed) {
-                    *out = convert(z.re);
-                }
-                for (out, z) in odd.iter_mut().zip(packed) {
-                    *out = convert(z.im);
-                }
-            }
+            let rows = out.chunks_mut(2 * valid.width).zip(packed.chunks_exact(width));
+            self.level.run(
+                #[inline(always)]
+                || {
+                    for (rows, packed) in rows {
+                        let (even, odd) = rows.split_at_mut(valid.width);
+                        for (out, z) in even.iter_mut().zip(packed) {
+                            *out = convert(z.re);
+                        }
+                        for (out, z) in odd.iter_mut().zip(packed) {
+                            *out = convert(z.im);
+                        }
+                    }
+                },
+            );
         }
     }
 
     /// Puts rows `top..top + BLOCK` of a spectrum's columns together in pairs A + iB; undoes
     /// [`Self::unpack`].
+    #[inline(always)]
     fn pack(&self, spectrum: &Spectrum<T>, top: usize, packed: &mut [Complex<T>]) {
         let width = self.tile.width;
         for (k, col) in spectrum.0.chunks_exact(self.stride).enumerate() {

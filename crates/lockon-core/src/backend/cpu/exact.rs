@@ -28,6 +28,51 @@ const ROUNDER: f64 = 6_755_399_441_055_744.0;
 /// Products of a row that are added up in 32 bits.
 const CHUNK: usize = 1 << 15;
 
+/// Below this width the sums of a window are kept by column until its last row: to add up each short row
+/// takes longer than its products.
+const WIDE: usize = 64;
+
+/// Columns of such sums. Each has products of at most `WIDE / COLUMNS` pixels of a row, and rows are flushed
+/// before 32 bits overflow.
+const COLUMNS: usize = 16;
+const FLUSHED: usize = (i32::MAX as usize) / (255 * 255) / (WIDE / COLUMNS);
+
+/// The sums of a window narrower than [`WIDE`]: of its pixels, their squares, and their products with a
+/// template.
+#[inline(always)]
+fn narrow_sums(window: PlaneRef<'_>, template: PlaneRef<'_>) -> (i64, i64, i64) {
+    let Size { width, height } = window.size();
+    let (mut s, mut ss, mut st) = (0, 0, 0);
+    for top in (0..height).step_by(FLUSHED) {
+        let mut sums = [[0_i32; COLUMNS]; 3];
+        for y in top..height.min(top + FLUSHED) {
+            let add =
+                |pixels: &[u8; COLUMNS], wanted: &[u8; COLUMNS], [s, ss, st]: &mut [[i32; COLUMNS]; 3]| {
+                    for i in 0..COLUMNS {
+                        let (pixel, wanted) = (i32::from(pixels[i]), i32::from(wanted[i]));
+                        s[i] += pixel;
+                        ss[i] += pixel * pixel;
+                        st[i] += pixel * wanted;
+                    }
+                };
+            let (pixels, rest) = window.row(y).as_chunks();
+            let (wanted, wanted_rest) = template.row(y).as_chunks();
+            for (pixels, wanted) in pixels.iter().zip(wanted) {
+                add(pixels, wanted, &mut sums);
+            }
+            if !rest.is_empty() {
+                let (mut pixels, mut wanted) = ([0; COLUMNS], [0; COLUMNS]);
+                pixels[..width % COLUMNS].copy_from_slice(rest);
+                wanted[..width % COLUMNS].copy_from_slice(wanted_rest);
+                add(&pixels, &wanted, &mut sums);
+            }
+        }
+        let [of_s, of_ss, of_st] = sums.map(|sums| sums.iter().map(|&sum| i64::from(sum)).sum::<i64>());
+        (s, ss, st) = (s + of_s, ss + of_ss, st + of_st);
+    }
+    (s, ss, st)
+}
+
 /// The exact score of `template` at one position of a region.
 ///
 /// # Panics
@@ -53,7 +98,12 @@ pub(super) fn score_at(
                     st += i64::from(dot(pixels, wanted));
                 }
             }
-            let height = if template.spans().is_some() { 0 } else { height };
+            let is_narrow = template.mask().is_none() && width < WIDE;
+            if is_narrow {
+                (s, ss, st) =
+                    narrow_sums(region.crop(Rect::new(x, y, width, height)), template.luma().as_ref());
+            }
+            let height = if template.spans().is_some() || is_narrow { 0 } else { height };
             for j in 0..height {
                 let (pixels, row) = (&region.row(y + j)[x..x + width], j * width..(j + 1) * width);
                 let wanted = template.luma().data()[row.clone()].chunks(CHUNK);
@@ -381,11 +431,12 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_rows_do_not_overflow() {
-        let size = Size::new(3 * CHUNK + 7, 2);
-        let mut luma = Plane::from_vec(vec![255; size.area()], size);
-        luma.data_mut()[CHUNK] = 254;
-        let template = Template::new("t", luma.clone(), None).unwrap();
-        assert_eq!(score_at(Level::best(), luma.as_ref(), &template, (0, 0)), 1.0);
+    fn the_longest_rows_and_columns_do_not_overflow() {
+        for size in [Size::new(3 * CHUNK + 7, 2), Size::new(WIDE - 1, 3 * FLUSHED + 7)] {
+            let mut luma = Plane::from_vec(vec![255; size.area()], size);
+            luma.data_mut()[CHUNK] = 254;
+            let template = Template::new("t", luma.clone(), None).unwrap();
+            assert_eq!(score_at(Level::best(), luma.as_ref(), &template, (0, 0)), 1.0);
+        }
     }
 }
