@@ -36,7 +36,7 @@ class Run:
         self.run: Dict[str, Any] = {}
         """The record at the beginning of results files: input, device, options. Empty before the first frame."""
         self.summary: Optional[Dict[str, Any]] = None
-        """The record at their end; None before it."""
+        """The record at their end, also of a run that was closed before its video ended; None before."""
 
     def __iter__(self) -> Iterator[FrameRecord]:
         return self
@@ -74,7 +74,10 @@ class Run:
 
     def close(self) -> None:
         """Ends the run, completes its outputs, and waits for that. Ended once, it has no more frames."""
-        self._run.close()
+        line = self._run.close()
+        last = {} if line is None else json.loads(line)
+        if last.get("type") == "summary":
+            self.summary = last
 
     def __enter__(self) -> Run:
         return self

@@ -101,13 +101,15 @@ impl Running {
         }
     }
 
-    /// Ends the run, and waits until its outputs are complete.
-    fn end(&mut self) -> Result<()> {
+    /// Ends the run, and waits until its outputs are complete. Returns the last line that it sends, which is
+    /// the summary of a run that had begun.
+    fn end(&mut self) -> Result<Option<String>> {
         self.control.stop();
         self.begin = None;
         // It must not wait for a place for what it still sends.
-        while self.lines.recv().is_ok() {}
-        self.join()
+        let last = self.lines.iter().last().map(|(line, _)| line);
+        self.join()?;
+        Ok(last)
     }
 }
 
@@ -191,13 +193,14 @@ impl Run {
         }
     }
 
-    /// Ends the run, completes its outputs, and waits for that.
-    fn close(&self, py: Python<'_>) -> PyResult<()> {
+    /// Ends the run, completes its outputs, and waits for that. Returns the summary as a line of JSON, if it
+    /// was not taken before.
+    fn close(&self, py: Python<'_>) -> PyResult<Option<String>> {
         let end = || {
             // A call that waits for the next frame has the lock until that has come.
             self.control.stop();
             let mut running = self.running.lock();
-            let ended = running.as_mut().and_then(Owned::get).map_or(Ok(()), Running::end);
+            let ended = running.as_mut().and_then(Owned::get).map_or(Ok(None), Running::end);
             *running = None;
             ended
         };

@@ -62,10 +62,25 @@ def test_outputs_are_complete_when_the_block_is_left(pictures, tmp_path):
                 break
     read = lockon.read_results(results)
     assert read.summary["interrupted"] and 5 <= len(read) <= 12
+    assert run.summary == read.summary, "the summary of what ran"
     assert {row.id for row in read.tracks()} == {1, 2}
     with pytest.raises(ZeroDivisionError):
         with lockon.run(tmp_path / "%02d.png", threshold="mean:9:2"):
             1 / 0
+
+
+def test_a_run_that_is_closed_has_the_summary_of_what_ran(pictures, tmp_path):
+    run = lockon.run(tmp_path / "%02d.png", threshold="mean:9:2")
+    next(run)
+    assert run.summary is None
+    run.close()
+    summary = run.summary
+    assert summary["interrupted"] and 1 <= summary["frames"] < 12
+    run.close()
+    assert run.summary is summary and list(run) == []
+    unbegun = lockon.run(tmp_path / "%02d.png", threshold="mean:9:2")
+    unbegun.close()
+    assert unbegun.summary is None
 
 
 def test_a_run_that_is_forgotten_ends(pictures, tmp_path):
