@@ -2,9 +2,13 @@
 
 #![expect(unsafe_code, reason = "an array is described by an address, a shape and strides")]
 
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use lockon_core::colour;
 use lockon_core::error::Result;
-use lockon_core::frame::{Picture, PixelFormat, Plane, PlaneRef, Size, VideoFormat};
+use lockon_core::frame::{Picture, PixelFormat, Plane, PlaneRef, Rect, Size, VideoFormat};
 use lockon_core::memory;
 use lockon_core::still::MAX_PIXELS;
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
@@ -158,25 +162,41 @@ impl Pixels {
     /// As a picture that is read where it lies, if it can be. Its only plane is luma.
     pub(crate) fn into_picture(self) -> Result<ArrayPicture> {
         let luma = if self.luma_there().is_some() { None } else { Some(self.to_luma()?) };
-        Ok(ArrayPicture { pixels: self, luma, chroma: Vec::new() })
+        Ok(ArrayPicture { pixels: self, luma, chroma: None })
     }
 
-    /// As above, with chroma if it has colours. `spare` has the planes of a picture before.
-    pub(crate) fn into_coloured_picture(self, spare: Vec<Plane>) -> Result<ArrayPicture> {
+    /// As above, with chroma if it has colours. `spare` is left by the picture before.
+    ///
+    /// Luma is made at once. Chroma is made where the picture before was asked for it, and a little around
+    /// that, since both together take less time than one after the other; if more is read, all of it is made.
+    pub(crate) fn into_coloured_picture(self, spare: Spare) -> Result<ArrayPicture> {
         if !self.has_colours {
             return self.into_picture();
         }
-        let mut planes = match <[Plane; 3]>::try_from(spare) {
+        let Size { width, height } = self.size;
+        let mut planes = match <[Plane; 3]>::try_from(spare.planes) {
             Ok(planes) if planes[0].size() == self.size => planes,
             _ => [self.new_plane()?, self.new_plane()?, self.new_plane()?],
         };
+        let ready = spare.asked.and_then(|asked| grown(asked).cut_to(self.size));
+        let columns = ready.map_or(0..0, |ready| ready.x..ready.x + ready.w);
         let [mut luma, mut cb, mut cr] = planes.each_mut().map(Plane::as_mut);
         let mut room = Vec::new();
-        for y in 0..self.size.height {
-            colour::of_bgr(self.bgr(y, &mut room), [luma.row(y), cb.row(y), cr.row(y)]);
+        for y in 0..height {
+            let (pixels, luma) = (self.bgr(y, &mut room), luma.row(y));
+            if !ready.is_some_and(|ready| (ready.y..ready.y + ready.h).contains(&y)) {
+                colour::luma_of_bgr(pixels, luma);
+                continue;
+            }
+            let (Range { start, end }, (cb, cr)) = (columns.clone(), (cb.row(y), cr.row(y)));
+            colour::luma_of_bgr(&pixels[..3 * start], &mut luma[..start]);
+            let own = [&mut luma[start..end], &mut cb[start..end], &mut cr[start..end]];
+            colour::of_bgr(&pixels[3 * start..3 * end], own);
+            colour::luma_of_bgr(&pixels[3 * end..3 * width], &mut luma[end..]);
         }
         let [luma, cb, cr] = planes;
-        Ok(ArrayPicture { pixels: self, luma: Some(luma), chroma: vec![cb, cr] })
+        let chroma = Chroma { made: [cb, cr], ready, whole: OnceLock::new(), asked: Asked::default() };
+        Ok(ArrayPicture { pixels: self, luma: Some(luma), chroma: Some(chroma) })
     }
 
     /// The format of its picture: grey, or luma and chroma of its size, at full range, as pictures in files
@@ -198,13 +218,68 @@ pub(crate) struct ArrayPicture {
     pixels: Pixels,
     /// Unless it can be read where it lies.
     luma: Option<Plane>,
-    chroma: Vec<Plane>,
+    /// If it is wanted.
+    chroma: Option<Chroma>,
+}
+
+/// Cb and Cr.
+struct Chroma {
+    made: [Plane; 2],
+    /// The part of them that is.
+    ready: Option<Rect>,
+    /// All of it, once more was read.
+    whole: OnceLock<[Plane; 2]>,
+    asked: Asked,
+}
+
+/// The parts of chroma that were read, by the first column and row and the last ones.
+struct Asked([AtomicUsize; 4]);
+
+impl Default for Asked {
+    fn default() -> Self {
+        Self([usize::MAX, usize::MAX, 0, 0].map(AtomicUsize::new))
+    }
+}
+
+impl Asked {
+    fn add(&self, Rect { x, y, w, h }: Rect) {
+        // No memory depends on these numbers: `plane` and `part` look at `ready` alone.
+        let [left, top, right, bottom] = &self.0;
+        left.fetch_min(x, Ordering::Relaxed);
+        top.fetch_min(y, Ordering::Relaxed);
+        right.fetch_max(x + w, Ordering::Relaxed);
+        bottom.fetch_max(y + h, Ordering::Relaxed);
+    }
+
+    /// A rectangle about all of them.
+    fn bounds(self) -> Option<Rect> {
+        let [x, y, right, bottom] = self.0.map(AtomicUsize::into_inner);
+        (right > x && bottom > y).then(|| Rect::new(x, y, right - x, bottom - y))
+    }
+}
+
+/// A part about another: of targets that move the next frame shows what lies a little beside it. Columns are
+/// whole vectors.
+fn grown(Rect { x, y, w, h }: Rect) -> Rect {
+    const VECTOR: usize = 64;
+    let (across, down) = (w / 16 + 16, h / 16 + 16);
+    let (left, top) = (x.saturating_sub(across) / VECTOR * VECTOR, y.saturating_sub(down));
+    let right = (x + w + across).next_multiple_of(VECTOR);
+    Rect::new(left, top, right - left, y + h + down - top)
+}
+
+/// What is left of a picture in colour, for the next one of its size.
+#[derive(Default)]
+pub(crate) struct Spare {
+    planes: Vec<Plane>,
+    /// Where chroma was read.
+    asked: Option<Rect>,
 }
 
 impl ArrayPicture {
-    /// The planes of a picture in colour, to be used again.
-    pub(crate) fn into_planes(self) -> Vec<Plane> {
-        self.luma.into_iter().chain(self.chroma).collect()
+    pub(crate) fn into_spare(self) -> Spare {
+        let Some(Chroma { made, asked, .. }) = self.chroma else { return Spare::default() };
+        Spare { planes: self.luma.into_iter().chain(made).collect(), asked: asked.bounds() }
     }
 
     pub(crate) fn luma(&self) -> PlaneRef<'_> {
@@ -213,10 +288,46 @@ impl ArrayPicture {
             None => self.pixels.luma_there().expect("it was there"),
         }
     }
+
+    fn chroma(&self) -> &Chroma {
+        self.chroma.as_ref().expect("the format has chroma")
+    }
+
+    /// All of chroma.
+    fn whole_chroma(&self) -> &[Plane; 2] {
+        self.chroma().whole.get_or_init(|| {
+            let mut planes = [(); 2].map(|()| Plane::new(self.pixels.size));
+            let [mut cb, mut cr] = planes.each_mut().map(Plane::as_mut);
+            let mut room = Vec::new();
+            for y in 0..self.pixels.size.height {
+                colour::chroma_of_bgr(self.pixels.bgr(y, &mut room), [cb.row(y), cr.row(y)]);
+            }
+            planes
+        })
+    }
 }
 
 impl Picture for ArrayPicture {
     fn plane(&self, index: usize) -> PlaneRef<'_> {
-        if index == 0 { self.luma() } else { self.chroma[index - 1].as_ref() }
+        if index == 0 {
+            return self.luma();
+        }
+        self.chroma().asked.add(Rect::whole(self.pixels.size));
+        self.whole_chroma()[index - 1].as_ref()
+    }
+
+    fn part(&self, index: usize, part: Rect) -> PlaneRef<'_> {
+        if index == 0 {
+            return self.luma();
+        }
+        let Chroma { made, ready, asked, .. } = self.chroma();
+        asked.add(part);
+        let is_ready = ready.is_some_and(|ready| {
+            ready.x <= part.x
+                && ready.y <= part.y
+                && part.x + part.w <= ready.x + ready.w
+                && part.y + part.h <= ready.y + ready.h
+        });
+        if is_ready { made[index - 1].as_ref() } else { self.whole_chroma()[index - 1].as_ref() }
     }
 }

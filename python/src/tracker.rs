@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use lockon_core::config::{Moment, TrackSpec};
 use lockon_core::error::Result;
-use lockon_core::frame::{Circumstances, Frame, FrameMeta, Plane, Rect, Size};
+use lockon_core::frame::{Circumstances, Frame, FrameMeta, Rect, Size};
 use lockon_core::locks::Ranked;
 use lockon_core::orders::Order;
 use lockon_core::ports::Follow;
@@ -15,7 +15,7 @@ use lockon_core::tracker;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::array::Pixels;
+use crate::array::{Pixels, Spare};
 use crate::failure::exception;
 
 /// The fields of `lockon.Track`.
@@ -39,7 +39,7 @@ struct Following {
     /// The box of the next frame, if it was given.
     corrected: Option<Rect>,
     /// The planes of the frame before, for those of the next one.
-    spare: Vec<Plane>,
+    spare: Spare,
 }
 
 #[pymethods]
@@ -55,7 +55,7 @@ impl Tracker {
             last_ns: None,
             size: None,
             corrected: None,
-            spare: Vec::new(),
+            spare: Spare::default(),
         }))
     }
 
@@ -113,7 +113,7 @@ impl Following {
         tracker.step(&frame, &[], &mut tracks);
         drop(frame);
         if let Ok(picture) = Arc::try_unwrap(picture) {
-            *spare = picture.into_planes();
+            *spare = picture.into_spare();
         }
         *frames += 1;
         *last_ns = pts_ns.or(*last_ns);

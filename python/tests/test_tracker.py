@@ -39,21 +39,41 @@ def test_a_target_is_followed_lost_and_found_again():
     assert abs(tracker.track.x - place(25)[0]) < 4
 
 
-def test_tracks_are_those_of_the_program(program, tmp_path):
-    frames = [frame(index, has_target=index not in (12, 13, 14)) for index in range(24)]
+def small_target():
+    """A target in a large frame, of which chroma is made for a small part: it goes, jumps, is hidden and comes back."""
+    ground = noise((360, 640, 3), 9) // 2 + 60
+    target = noise((20, 26, 3), 8)
+    for index in range(30):
+        picture = ground.copy()
+        x, y = (100 + 5 * index, 60 + 3 * index) if index < 14 else (420 + 2 * index, 200 - index)
+        if index not in (9, 10, 20, 21, 22, 23, 24):
+            picture[y : y + 20, x : x + 26] = target
+        yield picture
+
+
+@pytest.mark.parametrize(
+    "frames, box",
+    [
+        ([frame(index, has_target=index not in (12, 13, 14)) for index in range(24)], (30, 40, 40, 32)),
+        (list(small_target()), (100, 60, 26, 20)),
+    ],
+    ids=["large", "small"],
+)
+def test_tracks_are_those_of_the_program(program, tmp_path, frames, box):
     for index, picture in enumerate(frames):
         write_png(tmp_path / f"{index:03}.png", picture)
     results = tmp_path / "tracks.jsonl"
-    options = ["--track", "30,40,40,32", "--fps", "30", "--results", results, "--backend", "cpu"]
+    options = ["--track", ",".join(map(str, box)), "--fps", "30", "--results", results, "--backend", "cpu"]
     program("run", tmp_path / "%03d.png", *options, records=False)
     records = [json.loads(line) for line in results.read_text().splitlines()]
     records = [record for record in records if record["type"] == "frame"]
     expected, times = [record["tracks"][0] for record in records], [record["pts_ns"] for record in records]
-    tracker = lockon.Tracker(frames[0], (30, 40, 40, 32), pts_ns=times[0])
+    tracker = lockon.Tracker(frames[0], box, pts_ns=times[0])
     tracks = [tracker.track] + [tracker.update(f, pts_ns=t) for f, t in zip(frames[1:], times[1:])]
     assert len(expected) == len(tracks)
     for index, (found, wanted) in enumerate(zip(tracks, expected)):
         assert found._asdict() == {field: wanted[field] for field in lockon.Track._fields}, index
+    assert "lost" in [track.state for track in tracks]
 
 
 def test_a_grey_video_is_followed():
