@@ -62,6 +62,7 @@ const FILES_WITH_UNSAFE: &[&str] = &[
     "crates/lockon-gst/src/cuda.rs",
     "crates/lockon-gst/src/pinned.rs",
     "python/src/array.rs",
+    "python/src/dlpack.rs",
     "python/src/gpu_array.rs",
     "python/src/process.rs",
 ];

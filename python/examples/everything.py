@@ -39,6 +39,17 @@ def main() -> None:
     scores: npt.NDArray[np.float64] = lockon.score_map(scene, part)
     assert scores[40, 100] == 1.0
 
+    class Tensor:
+        """An array of another library, as far as lockon needs it."""
+
+        def __dlpack__(self, **options: object) -> object:
+            return scene.__dlpack__(**options)  # type: ignore[arg-type]
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return scene.__dlpack_device__()
+
+    assert matcher(Tensor()) == matcher(scene)
+
     black_and_white: npt.NDArray[np.uint8] = lockon.threshold(scene, "mean:31:5")
     assert set(np.unique(black_and_white)) == {0, 255}
 

@@ -9,9 +9,11 @@ The same pixels give the same numbers on every processor and GPU, with any numbe
 ``lockon``. All work is done without Python's global lock, and every object may be used from many threads: calls to one
 object take turns. After a fork the child may use what the parent made, unless another thread was using it then.
 
-The picture that :func:`match`, :class:`Matcher` or :func:`threshold` looks at may also be a grey array of uint8 on a GPU, of CuPy or
-PyTorch (with a ``__cuda_array_interface__``): it is searched where it lies, or copied to the host for ``device="cpu"``. If the
-interface names no stream, work in CUDA's default stream is waited for, and not work in others.
+Arrays of other libraries are taken by DLPack, PyTorch's for example: those on the host in place of any array of numpy, by the
+same rules. The picture that :func:`match`, :class:`Matcher` or :func:`threshold` looks at may also be a grey array of uint8 on a
+GPU, by DLPack or with a ``__cuda_array_interface__``, as CuPy has it: it is searched where it lies, or copied to the host for
+``device="cpu"``. Work on it that is not done yet is waited for. Where an array has no DLPack and its interface names no stream,
+that is the work in CUDA's default stream alone.
 
 Errors: ``TypeError`` if an argument is not an array of uint8, ``ValueError`` if a value is out of range or does
 not fit, ``DeviceError`` if a device is missing or has failed, ``MemoryError`` if there is too little memory.
@@ -20,7 +22,7 @@ not fit, ``DeviceError`` if a device is missing or has failed, ``MemoryError`` i
 from __future__ import annotations
 
 import threading
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +32,25 @@ from ._lockon import DeviceError, __version__
 from ._results import FrameRecord, MatchRow, Results, TrackRow, read_results
 from ._run import Run, run
 
-Picture = npt.NDArray[Any]
-"""A numpy array of uint8; see the module's documentation."""
+
+
+class SupportsDLPack(Protocol):
+    """An array with DLPack: PyTorch's, JAX's, TensorFlow's."""
+
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    def __dlpack_device__(self) -> Tuple[Any, int]: ...
+
+
+class SupportsCudaArray(Protocol):
+    """An array on a GPU: CuPy's, Numba's."""
+
+    @property
+    def __cuda_array_interface__(self) -> Dict[str, Any]: ...
+
+
+Picture = Union[npt.NDArray[Any], SupportsDLPack, SupportsCudaArray]
+"""An array of uint8; see the module's documentation."""
 Box = Tuple[int, int, int, int]
 Steps = Union[str, float, Tuple[float, float], Tuple[float, float, float]]
 
@@ -49,6 +68,8 @@ __all__ = [
     "Results",
     "Run",
     "Steps",
+    "SupportsCudaArray",
+    "SupportsDLPack",
     "Template",
     "Track",
     "TrackRow",
@@ -272,7 +293,7 @@ def threshold(
     """
     # Each thread keeps its own, so that none waits for another one.
     kept: Dict[Any, _lockon.Thresholder] = _of_thread.__dict__
-    key = spec, device, threads, np.shape(image)[:2]
+    key = spec, device, threads, tuple(getattr(image, "shape", ()))[:2]
     thresholder = kept.get(key)
     if thresholder is None:
         thresholder = _lockon.Thresholder(spec, device, _threads(threads))

@@ -1,4 +1,4 @@
-//! Arrays of numpy as pictures.
+//! Arrays on the host as pictures: numpy's, and others by DLPack.
 
 #![expect(unsafe_code, reason = "an array is described by an address, a shape and strides")]
 
@@ -15,6 +15,8 @@ use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
+use crate::dlpack::{self, Device, Taken, Tensor};
+
 /// The pixels of an array of shape (height, width), or (height, width, 3) in the order blue, green, red.
 ///
 /// They are read where they lie, while other threads of Python run. During a call nobody may write to the
@@ -26,27 +28,31 @@ pub(crate) struct Pixels {
     strides: [isize; 3],
     has_colours: bool,
     /// Keeps the memory where it is.
-    _array: Py<PyAny>,
+    _keeper: Keeper,
+}
+
+/// The owner of an array's memory.
+pub(crate) enum Keeper {
+    Array { _own: Py<PyAny> },
+    Tensor { _own: Taken },
 }
 
 impl Pixels {
-    /// Takes the pixels of an array that is called `name` in messages.
+    /// Takes the pixels of an array that is called `name` in messages: numpy's, or one on the host with
+    /// DLPack.
     pub(crate) fn of(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
         let Ok(there) = array.cast::<PyUntypedArray>() else {
-            let words = if array.is_none() {
-                format!("{name} is None: cv2.imread returns None for a file that it cannot read")
-            } else if array.hasattr("__cuda_array_interface__")? {
-                format!("{name} lies on a GPU; copy it to the host first, with .get() or .cpu().numpy()")
-            } else {
-                let kind = array.get_type().name()?;
-                format!(
-                    "{name} must be a numpy array, not {kind}: numpy.asarray(picture) converts a grey picture of Pillow, \
-                     numpy.asarray(picture)[..., ::-1] one in colour"
-                )
+            return match Device::of(array)? {
+                Some(device) if device.is_host() => {
+                    let Tensor { address, shape, strides, keeper } = Tensor::of(array, device, name)?;
+                    Self::new(address, (&shape, &strides), Keeper::Tensor { _own: keeper }, name)
+                }
+                Some(device) => Err(PyTypeError::new_err(format!(
+                    "{name} lies on {device}; copy it to the host first, with .cpu()"
+                ))),
+                None => Err(PyTypeError::new_err(no_array(array, name)?)),
             };
-            return Err(PyTypeError::new_err(words));
         };
-        let (shape, strides) = (there.shape(), there.strides());
         let dtype = there.dtype();
         if !dtype.is_equiv_to(&numpy::dtype::<u8>(array.py())) {
             let remedy = match dtype.kind() {
@@ -57,38 +63,47 @@ impl Pixels {
             };
             return Err(PyTypeError::new_err(format!("{name} must be uint8, not {dtype}: {remedy}")));
         }
-        let shown: Vec<_> = shape.iter().map(ToString::to_string).collect();
-        let shown = format!("({}{})", shown.join(", "), if shape.len() == 1 { "," } else { "" });
+        // SAFETY: this reads a field of the array's header.
+        let address = unsafe { (*there.as_array_ptr()).fields.data as usize };
+        let keeper = Keeper::Array { _own: array.clone().unbind() };
+        Self::new(address, (there.shape(), there.strides()), keeper, name)
+    }
+
+    /// The pixels of an array of `uint8`, which is kept by its keeper.
+    fn new(
+        address: usize,
+        (shape, strides): (&[usize], &[isize]),
+        keeper: Keeper,
+        name: &str,
+    ) -> PyResult<Self> {
+        let wrong = |what: &str| {
+            Err(PyValueError::new_err(format!("{name} has the shape {}: {what}", dlpack::shown(shape))))
+        };
         let (height, width, has_colours) = match *shape {
             [height, width] | [height, width, 1] => (height, width, false),
             [height, width, 3] => (height, width, true),
             _ => {
-                let remedy =
-                    if matches!(shape, [_, _, 4]) { "; array[..., :3] leaves alpha out" } else { "" };
-                return Err(PyValueError::new_err(format!(
-                    "{name} has the shape {shown}: (height, width) is needed, or (height, width, 3) in the order blue, green, \
-                     red{remedy}"
-                )));
+                let remedy = match (shape, &keeper) {
+                    ([_, _, 4], _) => "; array[..., :3] leaves alpha out",
+                    ([3, _, _], Keeper::Tensor { .. }) => {
+                        "; tensor.flip(0).permute(1, 2, 0) converts red, green, blue before height and width"
+                    }
+                    _ => "",
+                };
+                return wrong(&format!(
+                    "(height, width) is needed, or (height, width, 3) in the order blue, green, red{remedy}"
+                ));
             }
         };
         if height == 0 || width == 0 {
-            return Err(PyValueError::new_err(format!("{name} has the shape {shown}: it has no pixels")));
+            return wrong("it has no pixels");
         }
         if height.checked_mul(width).is_none_or(|pixels| pixels as u64 > MAX_PIXELS) {
-            return Err(PyValueError::new_err(format!(
-                "{name} has the shape {shown}: at most {MAX_PIXELS} pixels can be read"
-            )));
+            return wrong(&format!("at most {MAX_PIXELS} pixels can be read"));
         }
         let colour = if has_colours { strides[2] } else { 0 };
-        // SAFETY: this reads a field of the array's header.
-        let address = unsafe { (*there.as_array_ptr()).fields.data as usize };
-        Ok(Self {
-            address,
-            size: Size::new(width, height),
-            strides: [strides[0], strides[1], colour],
-            has_colours,
-            _array: array.clone().unbind(),
-        })
+        let strides = [strides[0], strides[1], colour];
+        Ok(Self { address, size: Size::new(width, height), strides, has_colours, _keeper: keeper })
     }
 
     pub(crate) fn size(&self) -> Size {
@@ -211,6 +226,21 @@ impl Pixels {
             colorimetry: None,
         }
     }
+}
+
+/// The message for an argument that is no array.
+fn no_array(array: &Bound<'_, PyAny>, name: &str) -> PyResult<String> {
+    if array.is_none() {
+        return Ok(format!("{name} is None: cv2.imread returns None for a file that it cannot read"));
+    }
+    if array.hasattr("__cuda_array_interface__")? {
+        return Ok(format!("{name} lies on a GPU; copy it to the host first, with .get() or .cpu().numpy()"));
+    }
+    let kind = array.get_type().name()?;
+    Ok(format!(
+        "{name} must be a numpy array, or another with DLPack, not {kind}: numpy.asarray(picture) converts a grey picture of \
+         Pillow, numpy.asarray(picture)[..., ::-1] one in colour"
+    ))
 }
 
 /// An array as the engine reads pictures.

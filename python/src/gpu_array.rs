@@ -1,5 +1,5 @@
-//! Arrays on a GPU, of `cupy` and `torch` for example, by the interface that Numba defined:
-//! <https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html>.
+//! Arrays on a GPU, of `cupy` and `torch` for example, by DLPack (`dlpack.rs`) or by the interface that Numba
+//! defined: <https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html>.
 
 #![expect(unsafe_code, reason = "an array is described by an address, a shape and strides")]
 
@@ -15,9 +15,8 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// The stream in which work of an array may be that names none: CUDA's legacy default stream, which `cupy`
-/// and `torch` use by default.
-const LEGACY_STREAM: usize = 1;
+use crate::array::Keeper;
+use crate::dlpack::{self, Device, LEGACY_STREAM, Tensor};
 
 /// The GPUs on which arrays lay, by their numbers.
 static OPENED: Ranked<Vec<(usize, Arc<Opened>)>, 6> = Ranked::new(Vec::new());
@@ -28,14 +27,34 @@ pub(crate) struct GpuPixels {
     size: Size,
     stride: usize,
     stream: usize,
-    array: Py<PyAny>,
+    keeper: Keeper,
 }
 
 impl GpuPixels {
     /// Takes the pixels of an array that is called `name` in messages; `None` if it does not lie on a GPU.
+    ///
+    /// Of two interfaces it takes `__cuda_array_interface__`, which costs one look, unless that does not name
+    /// the stream of the array's work. By DLPack the array itself waits for that: PyTorch's arrays need it.
     pub(crate) fn of(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<Self>> {
-        let Some(interface) = array.getattr_opt("__cuda_array_interface__")? else { return Ok(None) };
-        let interface = interface.cast_into::<PyDict>()?;
+        let interface = array.getattr_opt("__cuda_array_interface__")?;
+        let interface = interface.map(|interface| interface.cast_into::<PyDict>()).transpose()?;
+        if let Some(interface) = &interface
+            && interface.contains("stream")?
+        {
+            return Self::of_interface(interface, array, name).map(Some);
+        }
+        match (Device::of(array)?.filter(|device| device.is_cuda()), interface) {
+            (Some(device), _) => {
+                let Tensor { address, shape, strides, keeper } = Tensor::of(array, device, name)?;
+                let keeper = Keeper::Tensor { _own: keeper };
+                Self::new(address as u64, (&shape, &strides), LEGACY_STREAM, keeper, name).map(Some)
+            }
+            (None, Some(interface)) => Self::of_interface(&interface, array, name).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
+
+    fn of_interface(interface: &Bound<'_, PyDict>, array: &Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
         let field = |key: &str| interface.get_item(key).map(|value| value.filter(|value| !value.is_none()));
         let missing =
             |key: &str| PyTypeError::new_err(format!("{name} has a __cuda_array_interface__ without {key}"));
@@ -52,34 +71,41 @@ impl GpuPixels {
             )));
         }
         let shape: Vec<usize> = needed("shape")?.extract()?;
-        let &[height, width] = &*shape else {
+        let strides: Option<Vec<isize>> = field("strides")?.map(|strides| strides.extract()).transpose()?;
+        let strides = strides.unwrap_or_else(|| vec![shape.last().map_or(1, |&width| width as isize), 1]);
+        let (address, _): (u64, bool) = needed("data")?.extract()?;
+        let stream = field("stream")?.map_or(Ok(LEGACY_STREAM), |stream| stream.extract())?;
+        let keeper = Keeper::Array { _own: array.clone().unbind() };
+        Self::new(address, (&shape, &strides), stream, keeper, name)
+    }
+
+    fn new(
+        address: u64,
+        (shape, strides): (&[usize], &[isize]),
+        stream: usize,
+        keeper: Keeper,
+        name: &str,
+    ) -> PyResult<Self> {
+        let told = dlpack::shown(shape);
+        let (&[height, width], &[row, pixel]) = (shape, strides) else {
             return Err(PyValueError::new_err(format!(
-                "{name} lies on a GPU and has the shape {shape:?}: there (height, width) is needed, grey"
+                "{name} lies on a GPU and has the shape {told}: there (height, width) is needed, grey"
             )));
         };
         if height == 0 || width == 0 || height.saturating_mul(width) as u64 > MAX_PIXELS {
             return Err(PyValueError::new_err(format!(
-                "{name} has the shape {shape:?}: from 1 to {MAX_PIXELS} pixels can be searched"
+                "{name} has the shape {told}: from 1 to {MAX_PIXELS} pixels can be searched"
             )));
         }
-        let strides: Option<[isize; 2]> = field("strides")?.map(|strides| strides.extract()).transpose()?;
-        let [row, pixel] = strides.unwrap_or([width as isize, 1]);
-        let stride = usize::try_from(row).ok().filter(|&row| (pixel == 1 || width == 1) && row >= width);
+        let row_to_row = if height == 1 { Some(width) } else { usize::try_from(row).ok() };
+        let stride = row_to_row.filter(|&row| (pixel == 1 || width == 1) && row >= width);
         let Some(stride) = stride else {
             return Err(PyValueError::new_err(format!(
                 "{name} lies on a GPU and has the strides ({row}, {pixel}): there rows must go on from left to right; \
                  cupy.ascontiguousarray(array) or tensor.contiguous() makes it so"
             )));
         };
-        let (address, _): (u64, bool) = needed("data")?.extract()?;
-        let stream = field("stream")?.map_or(Ok(LEGACY_STREAM), |stream| stream.extract())?;
-        Ok(Some(Self {
-            address,
-            size: Size::new(width, height),
-            stride,
-            stream,
-            array: array.clone().unbind(),
-        }))
+        Ok(Self { address, size: Size::new(width, height), stride, stream, keeper })
     }
 
     pub(crate) fn size(&self) -> Size {
@@ -88,7 +114,7 @@ impl GpuPixels {
 
     /// As a picture that stays where it is.
     pub(crate) fn into_picture(self) -> Result<Arc<dyn Picture>> {
-        let Self { address, size, stride, stream, array } = self;
+        let Self { address, size, stride, stream, keeper } = self;
         let MemoryAt { device: number, context, bytes } = cuda::memory_at(address)?;
         let needed = (size.height - 1).saturating_mul(stride).saturating_add(size.width);
         if needed > bytes {
@@ -116,9 +142,9 @@ impl GpuPixels {
         let plane = DevicePlane { address, stride };
         // Memory of the driver's own pools belongs to no context: it is used in the one that all share.
         let context = if context == 0 { opened.context().0 } else { context };
-        // SAFETY: the driver says that as many bytes lie there, in that context. The array keeps them and the
-        // stream, and is kept. The module's documentation forbids writing to it during a call.
-        let memory = unsafe { DeviceMemory::new(context, vec![plane], Some(stream), Box::new(array)) };
+        // SAFETY: the driver says that as many bytes lie there, in that context. The keeper keeps them and
+        // the stream. The module's documentation forbids writing to it during a call.
+        let memory = unsafe { DeviceMemory::new(context, vec![plane], Some(stream), Box::new(keeper)) };
         opened.adopt(memory, &format)
     }
 }

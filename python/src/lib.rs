@@ -3,6 +3,7 @@
 
 mod array;
 mod device;
+mod dlpack;
 mod failure;
 mod gpu_array;
 mod input;

@@ -196,7 +196,7 @@ def test_matches_become_a_structured_array():
         (np.full((9, 9), np.nan), TypeError, "scene must be uint8, not float64"),
         (SCENE.astype(np.uint16), TypeError, r"scene must be uint8, not uint16: \(array >> 8\)"),
         (SCENE > 9, TypeError, "scene must be uint8, not bool"),
-        (SCENE.tolist(), TypeError, "scene must be a numpy array, not list"),
+        (SCENE.tolist(), TypeError, "scene must be a numpy array, or another with DLPack, not list"),
         (None, TypeError, "scene is None: cv2.imread"),
         (SCENE[0], ValueError, r"scene has the shape \(211,\): \(height, width\) is needed"),
         (np.zeros((9, 9, 4), np.uint8), ValueError, r"array\[..., :3\] leaves alpha out"),

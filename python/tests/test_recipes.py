@@ -40,7 +40,7 @@ def write_files(folder, cv2):
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=range(len(RECIPES)))
 def test_a_recipe_of_the_guide_runs(recipe, tmp_path, monkeypatch, capsys):
-    for module in ("cupy", "IPython"):
+    for module in ("cupy", "IPython", "torch"):
         if module in recipe:
             pytest.importorskip(module, reason=f"skipped: {module} is not here")
     if "IPython" in recipe:
@@ -97,7 +97,7 @@ def test_the_example_uses_every_function():
     runpy.run_path(str(example), run_name="__main__")
     text = example.read_text()
     # Names that only annotations and handlers of errors need.
-    left_out = {"Box", "Device", "DeviceError", "Devices", "Picture", "Steps"}
+    left_out = {"Box", "Device", "DeviceError", "Devices", "Picture", "Steps", "SupportsCudaArray", "SupportsDLPack"}
     unused = {name for name in lockon.__all__ if not re.search(rf"lockon\.{name}\b", text)}
     assert unused - left_out == set()
 
