@@ -606,15 +606,19 @@ fn a_worker_that_is_asked_to_end_finishes_its_jobs_or_gives_them_back() {
 #[test]
 fn examples_of_a_farm_say_what_programs_understand() {
     let folder = root().join("examples/farm");
+    let service = root().join("packaging/systemd/lockon-worker.service");
+    let options = root().join("packaging/deb/worker.env");
     let help = Command::new(program()).args(["worker", "--help"]).output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
     let known: Vec<_> = help.split(|c: char| !(c.is_alphanumeric() || c == '-')).collect();
     let mut checked = 0;
-    for entry in fs::read_dir(&folder).unwrap() {
-        let path = entry.unwrap().path();
+    let examples = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    for path in examples.chain([service, options]) {
         let text = fs::read_to_string(&path).unwrap();
         for line in text.lines().filter(|line| {
-            line.contains("lockon worker") || line.contains("worker\"") || line.contains("args:")
+            ["lockon worker ", "worker\"", "args:", "WORKER_OPTIONS="]
+                .iter()
+                .any(|start| line.contains(start))
         }) {
             let words = line.split(|c: char| !(c.is_alphanumeric() || c == '-'));
             for option in words.filter(|word| word.starts_with("--") && word.len() > 2) {

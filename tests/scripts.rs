@@ -230,3 +230,103 @@ fn doctor_asks_for_what_setup_installs_in_the_same_words() {
         );
     }
 }
+
+/// A repository whose `scripts/test` and `scripts/package` only write down that they were called; the first
+/// fails while a file `fails` is beside the repository.
+fn copy_to_release() -> Copy {
+    let copy = Copy::new();
+    let diary = copy.diary();
+    let diary = diary.display();
+    copy.program("git", &format!("[ \"$1\" != push ] || echo push >>{diary}\nexec /usr/bin/git \"$@\""));
+    copy.program("cargo", "[ \"$1\" = update ]");
+    let scripts = copy.project().join("scripts");
+    script(&scripts.join("test"), &format!("[ ! -e ../fails ] || exit 1\necho test >>{diary}"));
+    script(&scripts.join("package"), &format!("echo package \"$@\" >>{diary}"));
+    let project = copy.project();
+    std::fs::create_dir(project.join("plugin")).unwrap();
+    std::fs::copy(root().join("plugin/Cargo.toml"), project.join("plugin/Cargo.toml")).unwrap();
+    std::fs::write(project.join("CHANGELOG.md"), "# Changelog\n\n## Unreleased\n\n- More.\n\n## 0.1.0\n")
+        .unwrap();
+    for words in ["init -q", "config user.name me", "config user.email me@here", "add .", "commit -qm first"]
+    {
+        git(&copy, words);
+    }
+    git(&copy, "tag -am lockon v0.1.0");
+    copy
+}
+
+fn git(copy: &Copy, words: &str) -> String {
+    let output = Command::new("/usr/bin/git").arg("-C").arg(copy.project()).args(words.split(' ')).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "git {words}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// True where git is; otherwise reports that the test is skipped.
+fn has_git() -> bool {
+    let has_git = Path::new("/usr/bin/git").exists();
+    if !has_git {
+        test_log::skipped("no git, in whose repositories releases are made");
+    }
+    has_git
+}
+
+#[test]
+fn a_release_is_a_commit_and_a_tag_behind_tests_and_packages_and_nothing_is_published() {
+    if !has_git() {
+        return;
+    }
+    let copy = copy_to_release();
+    let output = copy.run("release", &["0.2.0"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let read = |name: &str| std::fs::read_to_string(copy.project().join(name)).unwrap();
+    let manifest = read("Cargo.toml");
+    assert!(manifest.contains("[workspace.package]\nversion = \"0.2.0\"\n"), "{manifest}");
+    assert!(manifest.contains("lockon-core = { path = \"crates/lockon-core\", version = \"0.2.0\" }"));
+    // A dependency of ours may have the version that was ours.
+    assert_eq!(manifest.matches("\"0.1.0\"").count(), 0);
+    assert_eq!(read("CHANGELOG.md"), "# Changelog\n\n## 0.2.0\n\n- More.\n\n## 0.1.0\n");
+    assert_eq!(copy.started(), "test\npackage deb tarball gstreamer --out out/release-0.2.0\n");
+    assert_eq!(git(&copy, "log -1 --format=%s"), "release: 0.2.0\n");
+    assert_eq!(git(&copy, "tag --points-at HEAD"), "v0.2.0\n");
+    assert_eq!(git(&copy, "status --porcelain"), "");
+}
+
+#[test]
+fn a_release_whose_tests_fail_has_no_tag_and_can_be_repeated() {
+    if !has_git() {
+        return;
+    }
+    let copy = copy_to_release();
+    std::fs::write(copy.dir.path().join("fails"), "").unwrap();
+    assert_eq!(copy.run("release", &["0.2.0"]).status.code(), Some(1));
+    assert_eq!((git(&copy, "tag").as_str(), copy.started().as_str()), ("v0.1.0\n", ""));
+    std::fs::remove_file(copy.dir.path().join("fails")).unwrap();
+    let output = copy.run("release", &["0.2.0", "--no-packages"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(git(&copy, "tag --points-at HEAD"), "v0.2.0\n");
+    assert_eq!(git(&copy, "rev-list --count HEAD"), "2\n");
+}
+
+#[test]
+fn a_release_is_refused_before_anything_is_changed() {
+    if !has_git() {
+        return;
+    }
+    let copy = copy_to_release();
+    let refused = |version: &str, code: i32, reason: &str| {
+        let before = (git(&copy, "rev-parse HEAD"), git(&copy, "tag"), git(&copy, "status --porcelain"));
+        let output = copy.run("release", &[version]);
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(code) && said.contains(reason), "{version}: {said}");
+        let after = (git(&copy, "rev-parse HEAD"), git(&copy, "tag"), git(&copy, "status --porcelain"));
+        assert_eq!((before, copy.started().as_str()), (after, ""), "{version}");
+    };
+    refused("next", 2, "is no version");
+    refused("0.1.0", 1, "the tag v0.1.0 exists");
+    refused("0.0.9", 1, "is not newer than the last release, 0.1.0");
+    std::fs::write(copy.project().join("CHANGELOG.md"), "## 0.1.0\n").unwrap();
+    refused("0.2.0", 1, "not committed");
+    git(&copy, "commit -qam second");
+    refused("0.2.0", 1, "no heading \"## Unreleased\"");
+}

@@ -1,5 +1,7 @@
-//! Compresses the kernels' PTX, which the program carries: as text it is an eighth of the program.
+//! Compresses the kernels' PTX, which the program carries: as text it is an eighth of the program. Names in one
+//! line what they were compiled for.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
@@ -10,13 +12,34 @@ use flate2::write::ZlibEncoder;
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=ptx");
     let out = std::env::var_os("OUT_DIR").expect("cargo sets it");
+    let (mut modules, mut versions, mut targets) = (0, BTreeSet::new(), BTreeSet::new());
     for entry in fs::read_dir("ptx")? {
         let path = entry?.path();
+        let text = fs::read_to_string(&path)?;
+        modules += 1;
+        versions.extend(directive(&text, ".version "));
+        targets.extend(directive(&text, ".target sm_").map(|target| capability(&target)));
         let name = path.file_name().expect("it is in a folder");
         let packed = File::create(Path::new(&out).join(name).with_extension("ptx.zlib"))?;
         let mut encoder = ZlibEncoder::new(packed, Compression::best());
-        encoder.write_all(&fs::read(&path)?)?;
+        encoder.write_all(text.as_bytes())?;
         encoder.finish()?;
     }
+    let list = |names: BTreeSet<String>| names.into_iter().collect::<Vec<_>>().join(", ");
+    let (versions, targets) = (list(versions), list(targets));
+    println!(
+        "cargo::rustc-env=LOCKON_KERNELS={modules} modules of PTX {versions} for compute capability {targets}"
+    );
     Ok(())
+}
+
+/// The rest of the line that begins with that directive.
+fn directive(text: &str, name: &str) -> Option<String> {
+    Some(text.lines().find_map(|line| line.strip_prefix(name))?.trim().to_owned())
+}
+
+/// `9.0a` of `90a`.
+fn capability(target: &str) -> String {
+    let at = target.find(|c: char| !c.is_ascii_digit()).unwrap_or(target.len()) - 1;
+    format!("{}.{}", &target[..at], &target[at..])
 }

@@ -20,10 +20,11 @@ use super::log::{self, LogFormat};
 use super::overwrite::OverwriteArgs;
 use super::request::{All, OfDevice, Selection, StillSearch, Typed};
 use super::values::{offering, read};
+use super::version;
 
 /// Finds and follows known patterns in live or recorded video.
 #[derive(Parser)]
-#[command(version, propagate_version = true, max_term_width = 110)]
+#[command(version, long_version = version::long(), propagate_version = true, max_term_width = 110)]
 pub(super) struct Args {
     /// More detail: -v decisions and timings, -vv state changes and GStreamer's warnings, -vvv every frame;
     /// the variable `RUST_LOG` overrides levels by target: `lockon_gst=trace,gst=info,gst:qtdemux=debug`

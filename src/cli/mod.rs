@@ -34,6 +34,7 @@ mod stills;
 mod system;
 mod told;
 mod values;
+mod version;
 mod wiring;
 mod words;
 

@@ -125,32 +125,72 @@ fn what_cannot_go_on_is_wrong_usage() {
     assert_eq!(place.read("a.jsonl"), "{\"mine\":1}\n");
 }
 
+/// The files of `packaging/systemd` with that extension.
+fn of_systemd(extension: &str) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(root().join("packaging/systemd")).unwrap();
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|it| it == extension));
+    paths
+}
+
 #[test]
-#[cfg(unix)]
-fn the_unit_for_systemd_is_valid_and_its_command_is_understood() {
-    let unit = std::fs::read_to_string(root().join("examples/service/lockon-camera@.service")).unwrap();
+fn the_example_of_a_service_is_a_job_that_a_restart_continues() {
     let place = Place::new();
     std::fs::write(place.path("login"), "me:secret\n").unwrap();
-    let command = unit.split_once("ExecStart=").unwrap().1.split_once("\nDynamicUser").unwrap().0;
-    let command =
-        command.replace("\\\n", " ").replace("%i", "yard").replace("%d", place.dir.path().to_str().unwrap());
-    let command =
-        command.replace("${CAMERA}", "rtsp://192.168.1.20/stream").replace("/etc/lockon/van.png", "ball.png");
-    let (path, words) = command.split_once(' ').unwrap();
-    assert!(path.ends_with("/lockon"));
-    succeeds(place.lockon(&format!("{words} --print-job")));
-    let has_systemd =
-        Command::new("systemd-analyze").arg("--version").output().is_ok_and(|it| it.status.success());
-    if !has_systemd {
+    let job = std::fs::read_to_string(root().join("examples/service/yard.toml")).unwrap();
+    let here = place.path("login").to_str().unwrap().to_owned();
+    let job = job.replace("/run/credentials/lockon@yard.service/login", &here);
+    std::fs::write(place.path("yard.toml"), job.replace("/etc/lockon/van.png", "ball.png")).unwrap();
+    let said = place.lockon("run @yard.toml --no-progress --print-job");
+    let read = String::from_utf8(said.stdout.clone()).unwrap();
+    succeeds(said);
+    for line in ["reconnect = true", "append = true", "serve = \"127.0.0.1:8080\""] {
+        assert!(read.contains(line), "{line} is not in {read}");
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn services_are_valid_for_systemd_are_hardened_and_start_commands_that_lockon_has() {
+    let place = Place::new();
+    let services = of_systemd("service");
+    assert_eq!(services.len(), 3, "{services:?}");
+    let folder = place.path("system");
+    let program = std::path::Path::new(&program()).to_str().unwrap().to_owned();
+    for path in &services {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let unit = std::fs::read_to_string(path).unwrap();
+        let command = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/lockon ")).unwrap();
+        let mut words = command.split(' ');
+        let help = place.lockon(&format!("{} --help", words.next().unwrap()));
+        let known = String::from_utf8(help.stdout.clone()).unwrap();
+        succeeds(help);
+        for option in words.filter(|word| word.starts_with("--")) {
+            assert!(known.contains(option), "{name}: {option}");
+        }
+        // As the package lays them: one drop-in for the template, one for the others, by their common prefix.
+        let prefix = if name.contains('@') { name } else { "lockon-.service" };
+        let drop_in = folder.join(format!("{prefix}.d"));
+        std::fs::create_dir_all(&drop_in).unwrap();
+        for conf in of_systemd("conf") {
+            std::fs::copy(&conf, drop_in.join(conf.file_name().unwrap())).unwrap();
+        }
+        std::fs::write(folder.join(name), unit.replace("/usr/bin/lockon", &program)).unwrap();
+    }
+    let analyze = |words: &[&str]| {
+        let mut command = Command::new("systemd-analyze");
+        command.args(words).env("SYSTEMD_UNIT_PATH", format!("{}:", folder.display()));
+        command.output()
+    };
+    if !analyze(&["--version"]).is_ok_and(|it| it.status.success()) {
         return crate::test_log::skipped("systemd-analyze is not here");
     }
-    let copy = place.path("lockon-camera@yard.service");
-    std::fs::write(
-        &copy,
-        unit.replace("/usr/local/bin/lockon", std::path::Path::new(&program()).to_str().unwrap()),
-    )
-    .unwrap();
-    let verified = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&copy).output().unwrap();
-    let said = super::stderr(&verified);
-    assert!(verified.status.success() && !said.contains("lockon-camera"), "{said}");
+    for unit in ["lockon@yard.service", "lockon-worker.service", "lockon-serve.service"] {
+        let verified = analyze(&["verify", "--man=no", unit]).unwrap();
+        let said = super::stderr(&verified);
+        assert!(!said.contains("lockon"), "{unit}: {said}");
+        let rated = analyze(&["security", "--offline=true", "--threshold=40", "--no-pager", unit]).unwrap();
+        let said = String::from_utf8(rated.stdout).unwrap();
+        assert!(rated.status.success() && said.contains("Overall exposure level"), "{unit}: {said}");
+    }
 }

@@ -80,6 +80,10 @@ mod wgmma;
 pub use driver::{DeviceInfo, device, devices, memory_at};
 pub use surface::Opened;
 
+/// The kernels in this build, for people: their number, the version of their PTX, and the oldest compute
+/// capabilities that they are for.
+pub const KERNELS: &str = env!("LOCKON_KERNELS");
+
 /// A ring on the device of that number, as options ask for it.
 ///
 /// # Errors

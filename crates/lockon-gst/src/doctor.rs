@@ -81,6 +81,11 @@ pub fn check() -> Vec<Finding> {
     findings
 }
 
+/// Returns the version of the GStreamer that is used, as `GStreamer 1.22.0`. It need not be initialised.
+pub fn gstreamer_version() -> String {
+    gst::version_string().into()
+}
+
 /// Checks the decoders on NVIDIA GPUs, and the library that leaves frames there.
 pub fn nvidia() -> Vec<Finding> {
     if launch::init().is_err() {
@@ -120,7 +125,7 @@ const INSTALL: &str = "apt-get install --no-install-recommends ";
 fn gstreamer() -> Finding {
     let (major, minor, ..) = gst::version();
     let (old_major, old_minor) = OLDEST_GSTREAMER;
-    let version = gst::version_string().to_string();
+    let version = gstreamer_version();
     if (major, minor) < OLDEST_GSTREAMER {
         return Finding::new(
             "GStreamer",

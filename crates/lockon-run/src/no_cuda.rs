@@ -12,6 +12,9 @@ use lockon_core::surface::Traffic;
 
 const NOT_BUILT: Error = Error::Backend { backend: "cuda", fault: DeviceFault::NotBuilt };
 
+/// The kernels in this build, for people.
+pub const KERNELS: &str = "none, built without the feature cuda";
+
 /// The properties of a device, as in a build that can use one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceInfo {
