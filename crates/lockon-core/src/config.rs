@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 mod codec;
 mod device;
 mod geometry;
+mod objects;
 mod part;
 mod range;
 mod rolling;
@@ -26,6 +27,7 @@ mod zone;
 
 pub use codec::Codec;
 pub use device::{BackendChoice, Gpus, OnDeviceLoss};
+pub use objects::{Bounds, Cleaning, Connectivity, ObjectColour, ObjectSpec, Square};
 pub use part::{Moment, Part, TimeSpan, TrackSpec};
 pub use range::LumaRange;
 pub use rolling::Rotate;

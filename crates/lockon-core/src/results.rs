@@ -286,6 +286,13 @@ pub struct FrameRecord {
     /// The adaptive threshold, where one was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<ThresholdResult>,
+    /// Objects of the mask, where they were requested: in the order of their first pixels, row by row; with a
+    /// maximum number, the largest first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objects: Option<Vec<Object>>,
+    /// Objects beyond the maximum number, if there are any.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more_objects: u64,
 }
 
 impl FrameRecord {
@@ -296,6 +303,7 @@ impl FrameRecord {
         self.detections.clear();
         (self.tracker_us, self.capture_us, self.threshold) = (None, None, None);
         self.picture = None;
+        (self.objects, self.more_objects) = (None, 0);
     }
 }
 
@@ -357,6 +365,60 @@ impl Match {
     /// The box as `[x, y, w, h]`.
     pub fn bounds(&self) -> [f64; 4] {
         self.rect().bounds()
+    }
+}
+
+/// A connected component of a mask.
+///
+/// Numbers with a fraction are computed in f64, in the order that is written here, from exact integers, and
+/// are then rounded to 1/1000. The sums run over the object's n pixels, x and y being their columns and rows.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Object {
+    /// Left column of the box.
+    pub x: usize,
+    /// Top row of the box.
+    pub y: usize,
+    /// Width of the box.
+    pub w: usize,
+    /// Height of the box.
+    pub h: usize,
+    /// Number of pixels: n.
+    pub area: usize,
+    /// Centre of mass, in the coordinates of a match's centre: sum of x / n + 0.5, so that an object of one
+    /// pixel has its centre in the middle of that pixel.
+    pub cx: f64,
+    /// Centre of mass, see `cx`.
+    pub cy: f64,
+    /// Long axis of the ellipse with the same second moments. With the integers a = n * sum of x^2 - (sum of
+    /// x)^2, c the same of y, b = n * sum of x y - sum of x * sum of y, and r = sqrt((a - c)^2 + (2 b)^2), it
+    /// is 4 sqrt((a + c + r) / (2 n^2)). 0 for one pixel.
+    pub length: f64,
+    /// Short axis of that ellipse: 4 sqrt((a + c - r) / (2 n^2)), 0 where the difference is negative. 0 for a
+    /// straight line.
+    pub width: f64,
+    /// Direction of the long axis in degrees, counter-clockwise positive, 0 along a row, in (-90, 90]:
+    /// -atan2(2 b, a - c) / 2 * 180 / pi. 0 where no direction is longer.
+    pub angle: f64,
+    /// Perimeter, the one of holes included, by the formula of Crofton in four directions: pi / 4 * (2 n - e +
+    /// (2 n - d) / sqrt(2)). e is the number of pairs of its pixels that share an edge, d the number of those
+    /// that share only a corner.
+    pub perimeter: f64,
+    /// Number of holes: parts of the background that it encloses, those with other objects in them included.
+    pub holes: usize,
+    /// Least luma of its pixels.
+    pub min_luma: u8,
+    /// Mean luma.
+    pub mean_luma: f64,
+    /// Greatest luma.
+    pub max_luma: u8,
+    /// True if it has a pixel at the border of the picture, so that a part of it may be missing.
+    pub touches_border: bool,
+}
+
+impl Object {
+    /// The box in whole pixels.
+    pub fn rect(&self) -> Rect {
+        Rect::new(self.x, self.y, self.w, self.h)
     }
 }
 

@@ -1,0 +1,263 @@
+//! Objects: the connected components of a mask.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{Error, Result};
+use crate::frame::Size;
+
+/// How the objects of a mask are found, and which of them are reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ObjectSpec {
+    /// The colour of the objects in the mask.
+    pub colour: ObjectColour,
+    /// The neighbours that belong to one object.
+    pub connectivity: Connectivity,
+    /// Changes of the mask before objects are found.
+    pub cleaning: Cleaning,
+    /// Areas of reported objects, in pixels.
+    pub area: Bounds<usize>,
+    /// Sizes of the boxes of reported objects.
+    pub size: Bounds<Size>,
+    /// Maximum reported objects: the largest of them.
+    pub max: Option<usize>,
+}
+
+/// The colour of objects in a mask: `white` or `black`. The other colour is the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ObjectColour {
+    /// Pixels of 128 or more, as in OpenCV and scikit-image.
+    #[default]
+    White,
+    /// Pixels below 128: ink on paper.
+    Black,
+}
+
+/// The neighbours of a pixel that belong to its object: `4` (beside, above and below it) or `8` (those and
+/// the diagonal ones). The background is connected by the other number, so that a line of either separates
+/// what lies on both of its sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Connectivity {
+    /// Neighbours share an edge.
+    Four,
+    /// Neighbours share an edge or a corner.
+    #[default]
+    Eight,
+}
+
+/// What is done to a mask before its objects are found, in this order. Pixels outside of the picture are
+/// ignored, as in OpenCV's `morphologyEx`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cleaning {
+    /// Opening by a square: removes parts of objects that no square of this side fits into.
+    pub open: Option<Square>,
+    /// Closing by a square: fills gaps that no square of this side fits into.
+    pub close: Option<Square>,
+    /// Fills parts of the background that objects enclose.
+    pub fill_holes: bool,
+}
+
+/// The side of a square in pixels: odd, 3 to 255.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Square(u8);
+
+/// An inclusive range, `MIN..MAX`; each end may be left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds<T> {
+    /// The least value, if there is one.
+    pub min: Option<T>,
+    /// The greatest value, if there is one.
+    pub max: Option<T>,
+}
+
+impl<T> Default for Bounds<T> {
+    fn default() -> Self {
+        Self { min: None, max: None }
+    }
+}
+
+impl Bounds<usize> {
+    /// True if a number lies in the range.
+    pub fn has(&self, number: usize) -> bool {
+        self.min.is_none_or(|min| number >= min) && self.max.is_none_or(|max| number <= max)
+    }
+}
+
+impl Bounds<Size> {
+    /// True if width and height both lie in the range.
+    pub fn has(&self, size: Size) -> bool {
+        self.min.is_none_or(|min| min.fits_in(size)) && self.max.is_none_or(|max| size.fits_in(max))
+    }
+}
+
+impl Cleaning {
+    /// True if it changes nothing.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Square {
+    /// Pixels along a side.
+    pub fn side(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// Pixels on each side of its centre.
+    pub fn radius(self) -> usize {
+        self.side() / 2
+    }
+}
+
+impl FromStr for Square {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let side = text.parse().ok().filter(|side| side % 2 == 1 && *side >= 3);
+        let bad = || Error::value("open or close", text, "expected an odd number from 3 to 255");
+        side.map(Self).ok_or_else(bad)
+    }
+}
+
+impl fmt::Display for Square {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for ObjectColour {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "white" => Ok(Self::White),
+            "black" => Ok(Self::Black),
+            _ => Err(Error::value("object-colour", text, "expected white or black")),
+        }
+    }
+}
+
+impl fmt::Display for ObjectColour {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::White => "white",
+            Self::Black => "black",
+        })
+    }
+}
+
+impl FromStr for Connectivity {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "4" => Ok(Self::Four),
+            "8" => Ok(Self::Eight),
+            _ => Err(Error::value("connect", text, "expected 4 or 8")),
+        }
+    }
+}
+
+impl fmt::Display for Connectivity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Four => "4",
+            Self::Eight => "8",
+        })
+    }
+}
+
+impl FromStr for Bounds<usize> {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let bad = |expected: &str| Error::value("object-area", text, expected);
+        let bounds =
+            ends(text).ok_or_else(|| bad("expected MIN..MAX in pixels, such as 20..500, 20.. or ..500"))?;
+        match bounds {
+            Self { min: Some(min), max: Some(max) } if min > max => {
+                Err(bad("the range ends before it begins"))
+            }
+            _ => Ok(bounds),
+        }
+    }
+}
+
+impl FromStr for Bounds<Size> {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let bad = |expected: &str| Error::value("object-size", text, expected);
+        let expected = "expected WxH..WxH in pixels, such as 5x8..40x60, 5x8.. or ..40x60";
+        let bounds = ends(text).ok_or_else(|| bad(expected))?;
+        match bounds {
+            Self { min: Some(min), max: Some(max) } if !min.fits_in(max) => {
+                Err(bad("the largest size is less than the smallest one"))
+            }
+            _ => Ok(bounds),
+        }
+    }
+}
+
+/// The ends of `MIN..MAX`, of which at least one is there.
+fn ends<T: FromStr>(text: &str) -> Option<Bounds<T>> {
+    let (min, max) = text.split_once("..")?;
+    let end = |text: &str| if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) };
+    let bounds = Bounds { min: end(min)?, max: end(max)? };
+    (bounds.min.is_some() || bounds.max.is_some()).then_some(bounds)
+}
+
+impl<T: fmt::Display> fmt::Display for Bounds<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.min.as_ref().map_or(Ok(()), |min| min.fmt(f))?;
+        f.write_str("..")?;
+        self.max.as_ref().map_or(Ok(()), |max| max.fmt(f))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_objects_print_as_they_were_typed() {
+        for text in ["20..500", "20..", "..500", "7..7"] {
+            assert_eq!(text.parse::<Bounds<usize>>().unwrap().to_string(), text);
+        }
+        for text in ["5x8..40x60", "5x8..", "..40x60"] {
+            assert_eq!(text.parse::<Bounds<Size>>().unwrap().to_string(), text);
+        }
+        assert_eq!("4".parse::<Connectivity>().unwrap().to_string(), "4");
+        assert_eq!("black".parse::<ObjectColour>().unwrap().to_string(), "black");
+        assert_eq!("255".parse::<Square>().unwrap().to_string(), "255");
+    }
+
+    #[test]
+    fn impossible_values_of_objects_are_refused_with_what_is_expected() {
+        for (said, says) in [
+            ("20".parse::<Bounds<usize>>().map(|_| ()), "such as 20..500"),
+            ("..".parse::<Bounds<usize>>().map(|_| ()), "such as 20..500"),
+            ("9..3".parse::<Bounds<usize>>().map(|_| ()), "ends before it begins"),
+            ("-3..9".parse::<Bounds<usize>>().map(|_| ()), "such as 20..500"),
+            ("3..9".parse::<Bounds<Size>>().map(|_| ()), "such as 5x8..40x60"),
+            ("9x9..20x8".parse::<Bounds<Size>>().map(|_| ()), "less than the smallest"),
+            ("6".parse::<Connectivity>().map(|_| ()), "expected 4 or 8"),
+            ("blue".parse::<ObjectColour>().map(|_| ()), "expected white or black"),
+            ("4".parse::<Square>().map(|_| ()), "an odd number from 3 to 255"),
+            ("1".parse::<Square>().map(|_| ()), "an odd number from 3 to 255"),
+            ("257".parse::<Square>().map(|_| ()), "an odd number from 3 to 255"),
+        ] {
+            let said = said.unwrap_err().to_string();
+            assert!(said.contains(says), "{said}");
+        }
+    }
+
+    #[test]
+    fn both_ends_of_a_range_belong_to_it() {
+        let area: Bounds<usize> = "3..5".parse().unwrap();
+        assert_eq!([2, 3, 5, 6].map(|area_of| area.has(area_of)), [false, true, true, false]);
+        let size: Bounds<Size> = "3x2..5x9".parse().unwrap();
+        let has = |w, h| size.has(Size::new(w, h));
+        assert!(has(3, 2) && has(5, 9) && !has(2, 5) && !has(3, 1) && !has(6, 5) && !has(4, 10));
+    }
+}
