@@ -15,6 +15,7 @@ use crate::surface::Traffic;
 use crate::template::{Bank, Template, resampled_size};
 
 pub mod cpu;
+pub mod objects;
 pub mod peaks;
 pub mod ring;
 pub mod score;

@@ -12,6 +12,7 @@
 //! | `wanted` | the least scores that still count in a frame |
 //! | `pyramid` | search from coarse to fine |
 //! | `threshold`, `gaussian` | the mask |
+//! | `objects`, `bits` | the objects of a mask; opening and closing it |
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -36,11 +37,13 @@ use ncc::{Matcher, Planner};
 use pyramid::Pyramid;
 use threshold::Thresholder;
 
+mod bits;
 mod correlate;
 mod estimate;
 mod exact;
 mod gaussian;
 pub mod ncc;
+pub mod objects;
 mod plan;
 mod pyramid;
 mod search;
