@@ -412,6 +412,7 @@ pub struct Object {
     /// Greatest luma.
     pub max_luma: u8,
     /// True if it has a pixel at the border of the picture, so that a part of it may be missing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub touches_border: bool,
 }
 

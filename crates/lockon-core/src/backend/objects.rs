@@ -128,7 +128,7 @@ impl Sums {
     /// Long axis, short axis and direction of the ellipse with the same second moments.
     fn axes(&self) -> (f64, f64, f64) {
         if self.area == 1 {
-            // What the formulas give, of the many that noise has.
+            // The result of the formulas. Noise has many such objects.
             return (0.0, 0.0, 0.0);
         }
         let wide = |value: u64| i128::from(value);

@@ -45,8 +45,8 @@ pub enum Connectivity {
     Eight,
 }
 
-/// What is done to a mask before its objects are found, in this order. Pixels outside of the picture are
-/// ignored, as in OpenCV's `morphologyEx`.
+/// Changes of a mask before its objects are found, in this order. Pixels outside of the picture are ignored,
+/// as in OpenCV's `morphologyEx`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cleaning {
     /// Opening by a square: removes parts of objects that no square of this side fits into.
@@ -199,7 +199,7 @@ impl FromStr for Bounds<Size> {
     }
 }
 
-/// The ends of `MIN..MAX`, of which at least one is there.
+/// The ends of `MIN..MAX`, if there is at least one.
 fn ends<T: FromStr>(text: &str) -> Option<Bounds<T>> {
     let (min, max) = text.split_once("..")?;
     let end = |text: &str| if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) };

@@ -2,7 +2,7 @@
 //!
 //! A square is as many pixels high as wide, so a dilation is one along the rows and one along the columns.
 //! Each is made by doubling: the OR of 2^k neighbours is that of 2^(k - 1), and of the same a step further.
-//! An erosion is the dilation of what is left out, so pixels outside of the picture count for neither.
+//! An erosion is the dilation of the other pixels, so pixels outside of the picture count for neither.
 
 use rayon::prelude::*;
 
