@@ -3,8 +3,9 @@
 //!     cargo run --release --example time_cpu -- PICTURE THREADS
 //!
 //! A line `match X,Y,W,H X,Y,W,H...` searches the first box of the picture for the pictures in the other
-//! boxes, all in one bank, and `threshold SPEC` binarises the picture. The answer is one line: microseconds,
-//! then the best match of each box as X,Y, or the number of foreground pixels. Work that is done only the
+//! boxes, all in one bank, `threshold SPEC` binarises the picture, and `objects 4|8 MASK` measures the objects
+//! of a mask in a file. The answer is one line: microseconds, then the best match of each box as X,Y, the
+//! number of foreground pixels, or the number of objects and the sum of their areas. Work that is done only the
 //! first time is planned before the clock starts. `scripts/bench-opencv` alternates it with OpenCV.
 
 use std::collections::HashMap;
@@ -15,10 +16,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lockon::backend::cpu::ncc::{Matcher, Planner};
+use lockon::backend::cpu::objects::ObjectFinder;
 use lockon::backend::cpu::threshold::Thresholder;
-use lockon::config::Limits;
+use lockon::config::{Limits, ObjectSpec};
 use lockon::frame::{Plane, Rect};
-use lockon::results::Match;
+use lockon::results::{Match, Object};
 use lockon::still;
 use lockon::template::{Bank, Template};
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -27,6 +29,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 enum Job {
     Match(Box<Matcher>, Rect, Vec<Match>),
     Threshold(Box<Thresholder>, Plane),
+    Objects(Box<ObjectFinder>, Plane, Vec<Object>),
 }
 
 /// True for a search that the backend keeps on the thread that asks: to wake others would take as long as
@@ -54,7 +57,13 @@ impl Job {
                 let thresholder = Thresholder::new(&spec.parse()?, picture.size());
                 Ok(Self::Threshold(Box::new(thresholder), Plane::new(picture.size())))
             }
-            _ => Err(format!("neither `match` nor `threshold`: {line}").into()),
+            Some(("objects", what)) => {
+                let (connectivity, path) = what.split_once(' ').ok_or("no mask")?;
+                let mask = still::load(Path::new(path))?.luma;
+                let spec = ObjectSpec { connectivity: connectivity.parse()?, ..ObjectSpec::default() };
+                Ok(Self::Objects(Box::new(ObjectFinder::new(&spec, mask.size(), None)?), mask, Vec::new()))
+            }
+            _ => Err(format!("no `match`, `threshold` or `objects`: {line}").into()),
         }
     }
 
@@ -70,6 +79,10 @@ impl Job {
             Self::Threshold(thresholder, mask) => {
                 pool.install(|| thresholder.run(picture.as_ref(), mask));
             }
+            Self::Objects(finder, mask, objects) => pool.install(|| {
+                finder.clean(mask.as_ref()).expect("there is memory");
+                finder.find(picture.as_ref(), objects).expect("there is memory");
+            }),
         }
     }
 
@@ -80,6 +93,9 @@ impl Job {
             }
             Self::Threshold(_, mask) => {
                 format!(" {}", mask.data().iter().map(|&v| usize::from(v / 255)).sum::<usize>())
+            }
+            Self::Objects(_, _, objects) => {
+                format!(" {} {}", objects.len(), objects.iter().map(|object| object.area).sum::<usize>())
             }
         }
     }

@@ -20,6 +20,7 @@ mod follow;
 mod info;
 mod lasting;
 mod masks;
+mod objects;
 mod overwrite;
 mod pictures;
 mod pipelines;

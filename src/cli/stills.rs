@@ -6,13 +6,16 @@ use std::time::Instant;
 
 use anyhow::Result;
 
+use lockon::Error;
+use lockon::backend::cpu::objects::ObjectFinder;
 use lockon::backend::{self, Backend, Findings, Options, Standing};
+use lockon::config::View;
 use lockon::control::Control;
 use lockon::files;
 use lockon::frame::{FrameMeta, Picture, PixelFormat, Plane, PlaneRef};
 use lockon::output;
 use lockon::overlay::{self, Canvas, Trails};
-use lockon::results::{FrameRecord, Match, Record};
+use lockon::results::{FrameRecord, Match, Record, ThresholdResult};
 use lockon::setup::{self, NamedTemplate, check_device};
 use lockon::still::{self, Still, Warned};
 
@@ -84,20 +87,58 @@ fn save_overlay(path: &Path, scene: &Still, record: &FrameRecord) -> lockon::Res
     scene.save_drawn(path, &planes)
 }
 
-/// `lockon threshold`: the thresholded picture as a file.
+/// `lockon threshold`: the thresholded picture as a file, its objects as one `frame` record on standard
+/// output.
 pub(super) fn threshold(args: &ThresholdArgs) -> Result<Outcome> {
-    let request = args.typed.request()?;
+    let (request, output) = (args.typed.request()?, args.output.as_ref());
     check_device(&request.kernel, request.backend, None, Some(args.method))?;
-    check_output(std::slice::from_ref(&args.image), &args.output)?;
-    let picture = load_scene(&args.image)?;
-    if !files::is_stdout(&args.output) {
-        args.overwrite.allow(std::slice::from_ref(&args.output))?;
+    if args.objects.view == View::Split {
+        return Err(Error::Usage("--view split is for videos: use mask or overlay".into()).into());
     }
-    let standing = Standing::new(picture.luma.size()).thresholding(Some(args.method), true);
+    if let Some(output) = output {
+        check_output(std::slice::from_ref(&args.image), output)?;
+    }
+    let picture = load_scene(&args.image)?;
+    let size = picture.luma.size();
+    let spec = args.objects.spec();
+    let finder = spec.map(|spec| ObjectFinder::new(&spec, size, request.options(&Control::new()).memory));
+    let mut finder = finder.transpose()?;
+    if let Some(output) = output.filter(|output| !files::is_stdout(output)) {
+        args.overwrite.allow(std::slice::from_ref(output))?;
+    }
+    let started = Instant::now();
+    let standing = Standing::new(size).thresholding(Some(args.method), true);
     let backend = backend::open(&Options { depth: 1, ..request.options(&Control::new()) }, &standing)?;
     let found = work(backend, picture.luma.as_ref())?;
     let mask = found.mask.expect("the mask was asked for");
-    still::save(&args.output, mask.plane(0))?;
+    let mut cleaned = None;
+    if let Some(finder) = &mut finder {
+        finder.clean(mask.plane(0))?;
+        let mut plane = Plane::default();
+        finder.cleaned(&mut plane);
+        cleaned = Some(plane);
+    }
+    let mut record = FrameRecord::default();
+    if let Some(finder) = finder.as_mut().filter(|_| args.objects.objects) {
+        let mut objects = Vec::new();
+        record.more_objects = finder.find(picture.luma.as_ref(), &mut objects)?;
+        record.objects = Some(objects);
+        record.threshold = found.foreground.map(|foreground| ThresholdResult { foreground });
+        record.latency_us = started.elapsed().as_micros() as u64;
+        if !output.is_some_and(|output| files::is_stdout(output)) {
+            let mut line = Vec::new();
+            output::write_line(&mut line, &Record::Frame(&record))?;
+            print(&String::from_utf8(line).expect("JSON is text"))?;
+        }
+        if record.more_objects > 0 {
+            log::say(&format!("--object-max: {} more objects are left out", record.more_objects));
+        }
+    }
+    match output {
+        Some(path) if args.objects.view == View::Overlay => save_overlay(path, &picture, &record)?,
+        Some(path) => still::save(path, cleaned.as_ref().map_or_else(|| mask.plane(0), Plane::as_ref))?,
+        None => {}
+    }
     Ok(Outcome::Done)
 }
 

@@ -50,6 +50,10 @@ use style::Style;
 const SELECTED: Colour = Colour::rgb(255, 220, 0);
 const KEPT: Colour = Colour::rgb(255, 255, 255);
 
+/// The boxes of objects, and how many of them have numbers: more would hide the picture.
+const OBJECT: Colour = Colour::rgb(255, 0, 160);
+const MOST_NUMBERED: usize = 99;
+
 /// A box that is shown, with its label.
 struct Mark {
     area: Area,
@@ -61,7 +65,7 @@ struct Mark {
 
 impl Drawing {
     /// A box with a label for every match and every track of `record`, and the trails of the tracks, for a
-    /// picture of `size`.
+    /// picture of `size`. A box for every object; if they are few, with its number in the record, from 1.
     ///
     /// Matches: `name score`, then the scale where it is not 1 and the angle where it is not 0; one colour a
     /// name. One that is followed is shown by its track alone. Tracks: `#id state score`, the template in
@@ -96,6 +100,15 @@ impl Drawing {
         marks.clear();
         words.clear();
         taken.clear();
+        let objects = record.objects.as_deref().unwrap_or_default();
+        for (index, object) in objects.iter().enumerate().rev() {
+            let start = words.len();
+            if objects.len() <= MOST_NUMBERED {
+                let _ = write!(words, "{}", index + 1);
+            }
+            let (area, label) = (Area::of(object.rect()), start..words.len());
+            marks.push(Mark { area, colour: OBJECT, line: LineStyle::Solid, label });
+        }
         for m in record.matches.iter().rev().filter(|m| !is_followed(m, record)) {
             let start = words.len();
             add_match_label(words, m);
@@ -113,7 +126,7 @@ impl Drawing {
         for Mark { area, colour, line, .. } in &*marks {
             style.draw_box(self, *area, *colour, *line);
         }
-        for Mark { area, colour, label, .. } in marks.iter().rev() {
+        for Mark { area, colour, label, .. } in marks.iter().rev().filter(|mark| !mark.label.is_empty()) {
             style.draw_label(self, *area, *colour, &words[label.clone()], taken);
         }
         for zone in zones {
