@@ -3,10 +3,10 @@
 //!     cargo run --release --example time_cpu -- PICTURE THREADS
 //!
 //! A line `match X,Y,W,H X,Y,W,H...` searches the first box of the picture for the pictures in the other
-//! boxes, all in one bank, `threshold SPEC` binarises the picture, and `objects 4|8 MASK` measures the objects
-//! of a mask in a file. The answer is one line: microseconds, then the best match of each box as X,Y, the
-//! number of foreground pixels, or the number of objects and the sum of their areas. Work that is done only the
-//! first time is planned before the clock starts. `scripts/bench-opencv` alternates it with OpenCV.
+//! boxes, all in one bank, `threshold SPEC` binarises the picture, and `objects 4|8 MASK` measures the
+//! objects of a mask in a file. The answer is one line: microseconds, then the best match of each box as X,Y,
+//! the number of foreground pixels, or the number of objects and the sum of their areas. Work that is done
+//! only the first time is planned before the clock starts. `scripts/bench-opencv` alternates it with OpenCV.
 
 use std::collections::HashMap;
 use std::error::Error;

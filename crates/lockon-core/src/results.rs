@@ -399,9 +399,9 @@ pub struct Object {
     /// Direction of the long axis in degrees, counter-clockwise positive, 0 along a row, in (-90, 90]:
     /// -atan2(2 b, a - c) / 2 * 180 / pi. 0 where no direction is longer.
     pub angle: f64,
-    /// Perimeter, the one of holes included, by the formula of Crofton in four directions: pi / 4 * (2 n - e +
-    /// (2 n - d) / sqrt(2)). e is the number of pairs of its pixels that share an edge, d the number of those
-    /// that share only a corner.
+    /// Perimeter, the one of holes included, by the formula of Crofton in four directions:
+    /// pi / 4 * (2 n - e + (2 n - d) / sqrt(2)). e is the number of pairs of its pixels that share an edge, d
+    /// the number of those that share only a corner.
     pub perimeter: f64,
     /// Number of holes: parts of the background that it encloses, those with other objects in them included.
     pub holes: usize,

@@ -152,8 +152,9 @@ fn rounded(value: f64) -> f64 {
     libm::round(value * 1000.0) / 1000.0 + 0.0
 }
 
-/// Makes objects of the components that the filters of `spec` let through, in the order of `components`, whose
-/// sums `of` gives; with a maximum number the largest, largest first. Returns how many are beyond the maximum.
+/// Makes objects of the components that the filters of `spec` let through, in the order of `components`,
+/// whose sums `of` gives; with a maximum number the largest, largest first. Returns how many are beyond the
+/// maximum.
 ///
 /// Uses the threads of the rayon pool that it is called in.
 pub fn select<'a>(

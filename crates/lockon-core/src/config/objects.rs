@@ -92,8 +92,8 @@ impl Bounds<Size> {
 
 impl Cleaning {
     /// True if it changes nothing.
-    pub fn is_none(&self) -> bool {
-        *self == Self::default()
+    pub fn is_none(self) -> bool {
+        self == Self::default()
     }
 }
 

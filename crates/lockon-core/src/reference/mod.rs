@@ -1,4 +1,5 @@
-//! Obviously correct NCC, adaptive threshold and objects: the definition that every backend is tested against.
+//! Obviously correct NCC, adaptive threshold and objects: the definition that every backend is tested
+//! against.
 //!
 //! No speed, no sharing of work between pixels: each output is computed from its inputs as the formula says.
 

@@ -1,5 +1,7 @@
 //! Objects of a mask: cleaning, connected components and their numbers, each object by itself.
 
+use std::cmp::Reverse;
+
 use crate::config::{Connectivity, ObjectColour, ObjectSpec};
 use crate::frame::{Plane, PlaneRef, Rect, Size};
 use crate::results::Object;
@@ -36,7 +38,7 @@ pub fn find(mask: PlaneRef<'_>, luma: PlaneRef<'_>, spec: &ObjectSpec) -> Found 
     };
     if spec.cleaning.fill_holes {
         let outside = objects.inverted().components(background);
-        let outside = outside.into_iter().filter(|pixels| pixels.is_at_border());
+        let outside = outside.into_iter().filter(Pixels::is_at_border);
         let outside: Vec<Pixels> = outside.collect();
         objects = Pixels::new(mask.size(), |x, y| !outside.iter().any(|part| part.has(x, y)));
     }
@@ -47,7 +49,7 @@ pub fn find(mask: PlaneRef<'_>, luma: PlaneRef<'_>, spec: &ObjectSpec) -> Found 
     let mut more = 0;
     if let Some(max) = spec.max {
         // A stable sort.
-        kept.sort_by(|a, b| b.area.cmp(&a.area));
+        kept.sort_by_key(|object| Reverse(object.area));
         more = kept.len().saturating_sub(max) as u64;
         kept.truncate(max);
     }
@@ -140,7 +142,9 @@ impl Pixels {
             let ((left, right), (top, bottom)) = (ends(|p| p.0), ends(|p| p.1));
             let part = Rect::new(left, top, right - left + 1, bottom - top + 1);
             let mut has = vec![false; part.size().area()];
-            pixels.iter().for_each(|(x, y)| has[(y - top) * part.w + x - left] = true);
+            for (x, y) in &pixels {
+                has[(y - top) * part.w + x - left] = true;
+            }
             components.push(Self { part, picture: self.picture, has });
         }
         components
@@ -227,10 +231,10 @@ mod tests {
     fn drawn(rows: &[&str]) -> (Plane, Plane) {
         let size = Size::new(rows[0].len(), rows.len());
         let white: Vec<bool> = rows.iter().flat_map(|row| row.bytes().map(|c| c == b'#')).collect();
-        let luma = white.iter().enumerate().map(|(i, &is_white)| match is_white {
-            true => 200 + (i % size.width) as u8,
-            false => 10,
-        });
+        let luma = white
+            .iter()
+            .enumerate()
+            .map(|(i, &is_white)| if is_white { 200 + (i % size.width) as u8 } else { 10 });
         let mask = white.iter().map(|&is_white| if is_white { 255 } else { 0 }).collect();
         (Plane::from_vec(mask, size), Plane::from_vec(luma.collect(), size))
     }

@@ -63,8 +63,8 @@ impl Bits {
         });
     }
 
-    /// Writes 255 and 0 into `mask`, which gets its size: these pixels in this colour, the others in the other
-    /// one.
+    /// Writes 255 and 0 into `mask`, which gets its size: these pixels in this colour, the others in the
+    /// other one.
     pub(super) fn give(&self, mask: &mut Plane, colour: ObjectColour) {
         mask.resize(self.size);
         if self.size.area() == 0 {
@@ -94,7 +94,7 @@ impl Bits {
     }
 
     /// Opens and closes.
-    pub(super) fn clean(&mut self, cleaning: &Cleaning) {
+    pub(super) fn clean(&mut self, cleaning: Cleaning) {
         if let Some(square) = cleaning.open {
             self.flip();
             self.dilate(square.radius());
@@ -112,7 +112,9 @@ impl Bits {
     fn flip(&mut self) {
         let (per_row, last) = (self.words_per_row(), last_word(self.size.width));
         for row in self.words.chunks_mut(per_row) {
-            row.iter_mut().for_each(|word| *word = !*word);
+            for word in row.iter_mut() {
+                *word = !*word;
+            }
             row[per_row - 1] &= last;
         }
     }

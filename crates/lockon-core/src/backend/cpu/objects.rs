@@ -1,15 +1,16 @@
 //! Objects of a mask: runs of its packed bits, joined by union-find, with sums that grow as runs are read.
 //!
-//! Bands of rows are read in parallel, each in one pass that looks at two rows at a time. A run of pixels that
-//! touches no run above begins a component; one that touches several joins theirs. Everything that is reported
-//! is a sum over runs or over pairs of runs that touch, so a run is forgotten after the row below it, and what
-//! was joined is added up once at the end of the band. Then the rows on both sides of each border between
-//! bands are joined in the same way. All sums are integers: neither bands nor threads change a number.
+//! Bands of rows are read in parallel, each in one pass that looks at two rows at a time. A run of pixels
+//! that touches no run above begins a component; one that touches several joins theirs. Everything that is
+//! reported is a sum over runs or over pairs of runs that touch, so a run is forgotten after the row below
+//! it, and what was joined is added up once at the end of the band. Then the rows on both sides of each
+//! border between bands are joined in the same way. All sums are integers: neither bands nor threads change a
+//! number.
 //!
 //! A component takes 100 bytes while it is read, and its object 112; with 4 neighbours a corner at which two
 //! runs touch takes 8, and where holes are filled a run of the background 12. Components of a W x H mask are
-//! at most ceil(W/2) * ceil(H/2) with 8 neighbours, and ceil(W H / 2) with 4. What would take more memory than
-//! is allowed is refused while it is read.
+//! at most ceil(W/2) * ceil(H/2) with 8 neighbours, and ceil(W H / 2) with 4. What would take more memory
+//! than is allowed is refused while it is read.
 //!
 //! Union by runs after L. He, Y. Chao, K. Suzuki, "A Run-Based Two-Scan Labeling Algorithm", 2008. Runs give
 //! the Euler number too: two runs meet in one piece and three never, so it is the number of runs less the
@@ -87,7 +88,7 @@ impl ObjectFinder {
             return Ok(());
         }
         self.bits.take(mask, self.spec.colour);
-        self.bits.clean(&self.spec.cleaning);
+        self.bits.clean(self.spec.cleaning);
         if self.spec.cleaning.fill_holes { self.fill_holes() } else { Ok(()) }
     }
 
@@ -638,11 +639,11 @@ impl<T: Tally> Band<T> {
         self.tallies.len() * component + size_of_val(&self.corners[..]) + size_of_val(&self.runs[..])
     }
 
-    /// Reads the rows of the band. `EIGHT` is true where corners join. Stops where that takes more than `most`
-    /// bytes.
+    /// Reads the rows of the band. `EIGHT` is true where corners join. Stops where that takes more than
+    /// `most` bytes.
     ///
     /// Each row is read in short loops: runs, then their labels, then their sums. One loop for all of it has
-    /// more values than a processor has registers, and takes twice as long.
+    /// more values than a processor has registers.
     #[inline(always)]
     fn read<const EIGHT: bool>(
         &mut self,
@@ -867,7 +868,7 @@ mod tests {
             let (mut mask, mut luma) = (Vec::new(), Vec::new());
             for y in 0..size.height {
                 for x in 0..stride {
-                    let white = if x < size.width { is_white(x, y) } else { (x + y) % 2 == 0 };
+                    let white = if x < size.width { is_white(x, y) } else { (x + y).is_multiple_of(2) };
                     mask.push(if white { 255 } else { 0 });
                     luma.push(if x < size.width { random.below(256) as u8 } else { 0 });
                 }
@@ -921,9 +922,9 @@ mod tests {
         }
 
         fn picture(&mut self, case: usize) -> Padded {
-            let sides = if case % 40 == 0 {
+            let sides = if case.is_multiple_of(40) {
                 (513, 257)
-            } else if case % 4 == 0 {
+            } else if case.is_multiple_of(4) {
                 (150, 90)
             } else {
                 (40, 20)
@@ -939,12 +940,12 @@ mod tests {
                 0..=3 => noise[y * w + x],
                 4 | 5 => noise[y / cell * w + x / cell],
                 6 => true,
-                7 => [x, y][cell % 2] % (1 + cell / 2) == 0,
-                8 => (x + y) % 2 == 0,
+                7 => [x, y][cell % 2].is_multiple_of(1 + cell / 2),
+                8 => (x + y).is_multiple_of(2),
                 9 => {
                     // Frames in each other, with a gap in each.
                     let depth = x.min(y).min(w - 1 - x).min(h - 1 - y);
-                    depth % 2 == 0 && (cell % 2 == 0 || x != depth || y != depth + 1)
+                    depth.is_multiple_of(2) && (cell.is_multiple_of(2) || x != depth || y != depth + 1)
                 }
                 _ => line[y * w + x],
             };
@@ -1056,7 +1057,7 @@ mod tests {
     fn a_mask_of_too_many_objects_for_the_memory_is_refused_and_the_next_one_is_not() {
         let size = Size::new(200, 200);
         let mut random = Random(5);
-        let dots = Padded::new(size, 200, |x, y| x % 2 == 0 && y % 2 == 0, &mut random);
+        let dots = Padded::new(size, 200, |x, y| x.is_multiple_of(2) && y.is_multiple_of(2), &mut random);
         let one = Padded::new(size, 200, |x, y| x > 3 && y > 3, &mut random);
         let mut finder = ObjectFinder::new(&ObjectSpec::default(), size, Some(Bytes(1 << 20))).unwrap();
         let mut objects = Vec::new();
