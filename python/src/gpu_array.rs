@@ -37,7 +37,7 @@ impl GpuPixels {
     /// the stream of the array's work. By DLPack the array itself waits for that: PyTorch's arrays need it.
     pub(crate) fn of(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<Self>> {
         let interface = array.getattr_opt("__cuda_array_interface__")?;
-        let interface = interface.map(|interface| interface.cast_into::<PyDict>()).transpose()?;
+        let interface = interface.map(Bound::cast_into::<PyDict>).transpose()?;
         if let Some(interface) = &interface
             && interface.contains("stream")?
         {

@@ -556,12 +556,12 @@ struct Sums {
     /// By column.
     columns: Vec<u16>,
     /// By row, of one strip, and half turned.
-    strips: Box<[[u16; BLOCK * STRIP]; 2]>,
+    strips: [Vec<u16>; 2],
 }
 
 impl Sums {
     fn new() -> Self {
-        Self { columns: Vec::new(), strips: Box::new([[0; BLOCK * STRIP]; 2]) }
+        Self { columns: Vec::new(), strips: [(); 2].map(|()| vec![0; BLOCK * STRIP]) }
     }
 }
 
@@ -600,7 +600,7 @@ impl Block<'_> {
         let last = height - 1;
         let (top, bottom) = (rows.pixels().start, rows.pixels().end.min(height));
         let plane = picture.part(plane, Rect::new(bytes.start, top, bytes.len(), bottom - top));
-        let [sums, turned] = &mut **strips;
+        let [sums, turned] = strips;
         columns.resize(BLOCK * width, 0);
         let heights = rows.weights.chunks(rows.count * BLOCK);
         for (index, (first, weights)) in rows.first.chunks(BLOCK).zip(heights).enumerate() {
