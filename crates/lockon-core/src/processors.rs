@@ -13,13 +13,14 @@ pub struct Processors(#[cfg(target_os = "linux")] CpuSet);
 
 #[cfg(target_os = "linux")]
 impl Processors {
-    /// Those that the calling thread may run on.
+    /// Returns the processors that the calling thread may run on.
     pub fn of_thread() -> Self {
         // Without an answer, as on hosts of more than 1,024 processors, none: threads are left where they are.
         Self(sched_getaffinity(None).unwrap_or_default())
     }
 
-    /// Those of these numbers that the calling thread may run on; `None` if that is none of them.
+    /// Returns the processors of these numbers that the calling thread may run on; `None` if it may run on
+    /// none of them.
     pub fn of_thread_among(numbers: &[usize]) -> Option<Self> {
         let (Self(allowed), mut among) = (Self::of_thread(), CpuSet::new());
         let is_allowed = |number: &&usize| **number < CpuSet::MAX_CPU && allowed.is_set(**number);
@@ -40,17 +41,17 @@ impl Processors {
 
 #[cfg(not(target_os = "linux"))]
 impl Processors {
-    /// Those that the calling thread may run on.
+    /// Returns the processors that the calling thread may run on.
     pub fn of_thread() -> Self {
         Self()
     }
 
-    /// None: all of them are one set.
+    /// Returns none: there is one set.
     pub fn of_thread_among(_: &[usize]) -> Option<Self> {
         None
     }
 
-    /// Lets the thread run on all.
+    /// Changes nothing.
     pub fn keep_thread(self) -> Kept {
         Kept { before: self }
     }

@@ -218,7 +218,7 @@ mod tests {
         let mut starts = Start::places_for(4, 2);
         let control = Control::new();
         let turns = [0, 1].map(|at| starts[at].turn_to_open(&control).unwrap().unwrap());
-        // No turn is left, and nobody becomes ready.
+        // All turns are taken, and no run becomes ready.
         starts[2].patience = 3 * STOP_CHECK;
         let began = Instant::now();
         assert!(starts[2].turn_to_open(&control).unwrap().is_none());
