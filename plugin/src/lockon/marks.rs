@@ -232,10 +232,10 @@ pub(super) fn add_analytics(
 ) -> Result<(), gst::glib::BoolError> {
     use gst::glib::Quark;
     use gst_analytics::prelude::*;
-    use lockon_gst::detections::analytics::{Entry, entries};
+    use lockon_gst::detections::analytics::{DetectionEntry, entries};
 
     let mut detections = Owned::of(record);
-    let detected = entries(buffer).into_iter().filter_map(|Entry { id, label, rect, .. }| {
+    let detected = entries(buffer).into_iter().filter_map(|DetectionEntry { id, label, rect, .. }| {
         Some((detections.take(&label, rect.cut_to(frame)?)?, id))
     });
     let detected: Vec<(u32, u32)> = detected.collect();
