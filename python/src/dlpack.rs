@@ -185,7 +185,7 @@ impl Tensor {
                 let version = (*there.as_ptr()).version;
                 if version[0] != VERSION.0 {
                     return Err(PyTypeError::new_err(format!(
-                        "{name} has a tensor of DLPack {}.{}; {}.{} is known",
+                        "{name} has a tensor of DLPack {}.{}, and {}.{} is known: pass numpy.asarray(array)",
                         version[0], version[1], VERSION.0, VERSION.1
                     )));
                 }
@@ -197,7 +197,9 @@ impl Tensor {
         let (shape, strides) = layout(there, name)?;
         let Described { data, byte_offset, kind, device: on, .. } = *there;
         let shown = || format!("shape {}, on {on}", shown(&shape));
-        if on != device {
+        // Page-locked memory of PyTorch calls itself that, and its tensor is of the CPU.
+        let is_same = on == device || on.is_host() && device.is_host();
+        if !is_same {
             return Err(PyValueError::new_err(format!(
                 "{name} says that it lies on {device}, and its tensor says {}",
                 shown()

@@ -11,7 +11,7 @@ use lockon_core::frame::{Picture, PixelFormat, Size, VideoFormat};
 use lockon_core::locks::Ranked;
 use lockon_core::still::MAX_PIXELS;
 use lockon_run::backend::cuda::{self, Opened};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -33,8 +33,8 @@ pub(crate) struct GpuPixels {
 impl GpuPixels {
     /// Takes the pixels of an array that is called `name` in messages; `None` if it does not lie on a GPU.
     ///
-    /// Of two interfaces it takes `__cuda_array_interface__`, which costs one look, unless that does not name
-    /// the stream of the array's work. By DLPack the array itself waits for that: PyTorch's arrays need it.
+    /// Prefers `__cuda_array_interface__` if that names the stream of the array's work. By DLPack the array
+    /// itself waits for its work: PyTorch's arrays need that.
     pub(crate) fn of(array: &Bound<'_, PyAny>, name: &str) -> PyResult<Option<Self>> {
         let interface = array.getattr_opt("__cuda_array_interface__")?;
         let interface = interface.map(Bound::cast_into::<PyDict>).transpose()?;
@@ -44,8 +44,16 @@ impl GpuPixels {
             return Self::of_interface(interface, array, name).map(Some);
         }
         match (Device::of(array)?.filter(|device| device.is_cuda()), interface) {
-            (Some(device), _) => {
-                let Tensor { address, shape, strides, keeper } = Tensor::of(array, device, name)?;
+            (Some(device), interface) => {
+                let tensor = match (Tensor::of(array, device, name), interface) {
+                    // PyTorch exports no tensor of a GPU that is not the current one. The default stream of
+                    // that is waited for.
+                    (Err(error), Some(interface)) if error.is_instance_of::<PyBufferError>(array.py()) => {
+                        return Self::of_interface(&interface, array, name).map(Some);
+                    }
+                    (tensor, _) => tensor?,
+                };
+                let Tensor { address, shape, strides, keeper } = tensor;
                 let keeper = Keeper::Tensor { _own: keeper };
                 Self::new(address as u64, (&shape, &strides), LEGACY_STREAM, keeper, name).map(Some)
             }

@@ -375,6 +375,7 @@ pub(super) struct ThresholdArgs {
 /// The objects of a mask, and the mask before they are found.
 #[derive(ClapArgs)]
 #[command(group = ArgGroup::new("of objects").args(["objects", "open", "close", "fill_holes"]).multiple(true))]
+#[command(group = ArgGroup::new("of components").args(["objects", "fill_holes"]).multiple(true))]
 pub(super) struct ObjectArgs {
     /// Print the objects of the black and white picture (connected components) as one `frame` record: box,
     /// centre, area, length, width, direction, perimeter, holes and luma of each
@@ -385,7 +386,7 @@ pub(super) struct ObjectArgs {
           value_parser = offering::<ObjectColour>(["white", "black"]))]
     pub(super) object_colour: ObjectColour,
     /// Neighbours of a pixel that belong to its object: 8 (also across corners) or 4
-    #[arg(long, value_name = "N", default_value = "8", requires = "of objects", hide_possible_values = true,
+    #[arg(long, value_name = "N", default_value = "8", requires = "of components", hide_possible_values = true,
           value_parser = offering::<Connectivity>(["4", "8"]))]
     pub(super) connect: Connectivity,
     /// Report only objects of so many pixels: 20..500, 20.. or ..500

@@ -80,7 +80,10 @@ fn good(info: DeviceInfo, node: Option<Node>) -> Finding {
         "{name} (--backend cuda:{number}), compute capability {capability}, {memory:.1} GiB, driver for CUDA {driver}"
     );
     if let Some(Node { number, list, .. }) = node {
-        let _ = write!(detail, ", beside processors {list} (NUMA node {number}), to which its runs keep");
+        let _ = write!(
+            detail,
+            ", beside processors {list} (NUMA node {number}), to which runs with --backend cuda keep"
+        );
     }
     Finding { subject: "cuda".into(), health: Health::Good, detail, fix: None }
 }
@@ -130,7 +133,7 @@ mod tests {
         let told = "NVIDIA H100 (--backend cuda:1), compute capability 9.0, 85.0 GiB, driver for CUDA 12.4";
         assert_eq!(good(info.clone(), None).detail, told);
         let node = Node { number: 1, list: "16-31".into(), processors: (16..32).collect() };
-        let beside = ", beside processors 16-31 (NUMA node 1), to which its runs keep";
+        let beside = ", beside processors 16-31 (NUMA node 1), to which runs with --backend cuda keep";
         assert_eq!(good(info, Some(node)).detail, format!("{told}{beside}"));
     }
 

@@ -125,19 +125,24 @@ pub(super) fn threshold(args: &ThresholdArgs) -> Result<Outcome> {
         record.objects = Some(objects);
         record.threshold = found.foreground.map(|foreground| ThresholdResult { foreground });
         record.latency_us = started.elapsed().as_micros() as u64;
-        if !output.is_some_and(|output| files::is_stdout(output)) {
-            let mut line = Vec::new();
-            output::write_line(&mut line, &Record::Frame(&record))?;
-            print(&String::from_utf8(line).expect("JSON is text"))?;
-        }
-        if record.more_objects > 0 {
-            log::say(&format!("--object-max: {} more objects are left out", record.more_objects));
-        }
     }
     match output {
         Some(path) if args.objects.view == View::Overlay => save_overlay(path, &picture, &record)?,
         Some(path) => still::save(path, cleaned.as_ref().map_or_else(|| mask.plane(0), Plane::as_ref))?,
         None => {}
+    }
+    if !args.objects.objects {
+        return Ok(Outcome::Done);
+    }
+    // When the picture is there: whoever reads the record may look for it.
+    if !output.is_some_and(|output| files::is_stdout(output)) {
+        let mut line = Vec::new();
+        output::write_line(&mut line, &Record::Frame(&record))?;
+        print(&String::from_utf8(line).expect("JSON is text"))?;
+    }
+    if record.more_objects > 0 {
+        let (kept, more) = (record.objects.iter().flatten().count(), record.more_objects);
+        log::say(&format!("--object-max: the {kept} largest objects are reported, {more} are left out"));
     }
     Ok(Outcome::Done)
 }

@@ -1,13 +1,15 @@
 //! The processors that threads may run on.
 //!
 //! On a host of several sockets each GPU hangs on one of them, and memory near the others is slower to reach
-//! from there. A run that works on a GPU keeps to the processors of that GPU's socket: a thread that it starts
-//! inherits them, and Linux takes memory from where the thread runs that first writes to it.
+//! from there. A run that works on a GPU keeps to the processors of that GPU's socket: its threads inherit
+//! them, and Linux takes memory from where the thread runs that first writes to it.
+
+use std::marker::PhantomData;
 
 #[cfg(target_os = "linux")]
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// A set of processors. Elsewhere than on Linux there is one, which is all of them.
+/// A set of processors. On other systems than Linux always all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Processors(#[cfg(target_os = "linux")] CpuSet);
 
@@ -15,7 +17,8 @@ pub struct Processors(#[cfg(target_os = "linux")] CpuSet);
 impl Processors {
     /// Returns the processors that the calling thread may run on.
     pub fn of_thread() -> Self {
-        // Without an answer, as on hosts of more than 1,024 processors, none: threads are left where they are.
+        // None without an answer, as on hosts of more than 1,024 processors: threads are left where they
+        // are.
         Self(sched_getaffinity(None).unwrap_or_default())
     }
 
@@ -35,7 +38,7 @@ impl Processors {
         if let Err(error) = sched_setaffinity(None, &self.0) {
             tracing::debug!("a thread stays where it is: {error}");
         }
-        Kept { before }
+        Kept { before, _of_this_thread: PhantomData }
     }
 }
 
@@ -53,7 +56,7 @@ impl Processors {
 
     /// Changes nothing.
     pub fn keep_thread(self) -> Kept {
-        Kept { before: self }
+        Kept { before: self, _of_this_thread: PhantomData }
     }
 }
 
@@ -62,6 +65,8 @@ impl Processors {
 #[must_use = "the thread runs on all processors again at once"]
 pub struct Kept {
     before: Processors,
+    /// It cannot be sent to another thread, which it would change instead.
+    _of_this_thread: PhantomData<*const ()>,
 }
 
 impl Drop for Kept {

@@ -14,14 +14,14 @@ struct Shared {
     threads: usize,
     /// The process that made it: one that was forked from it has none of its threads.
     process: u32,
-    /// Those that its threads run on: its maker's.
+    /// The processors of its threads: those of the thread that made it.
     processors: Processors,
     pool: Weak<ThreadPool>,
 }
 
 /// Returns the pool of that name and number of threads, which run on the caller's processors. Callers on the
-/// same processors share it while one of them holds it, so another run needs no more threads. A pool of one thread is never shared, or runs that should share nothing
-/// would wait for each other.
+/// same processors share it while one of them holds it, so another run needs no more threads. A pool of one
+/// thread is never shared, or runs that should share nothing would wait for each other.
 ///
 /// # Errors
 /// If the system gives no more threads.

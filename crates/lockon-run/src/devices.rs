@@ -214,14 +214,16 @@ impl Devices {
         }
     }
 
-    /// Keeps the calling thread, and those that it starts, on the processors beside the GPU on which the run
-    /// has a seat, until the value that is returned is dropped. `None` where all are, or it is not known.
+    /// Keeps the calling thread, and those that it starts, on the processors beside the GPU that was asked
+    /// for, until the value that is returned is dropped. `None` where all processors are, where that is not
+    /// known, and for `auto`: the CPU may do its work, which needs all of them.
     pub fn keep_beside(&self) -> Option<Kept> {
-        let number = self.seat.borrow().as_ref().map(|seat| seat.0)?;
+        let BackendChoice::Cuda(number) = self.options.borrow().choice else { return None };
         let info = cuda::device(number).ok()?;
         let node = node_of(Path::new("/"), &info.pci)?;
-        tracing::debug!("cuda:{number} is beside processors {}: the run keeps to these", node.list);
-        Processors::of_thread_among(&node.processors).map(Processors::keep_thread)
+        let kept = Processors::of_thread_among(&node.processors)?.keep_thread();
+        tracing::debug!("a thread keeps to processors {}, beside cuda:{number}", node.list);
+        Some(kept)
     }
 
     /// Checks, without opening it, that the requested device is available and supports the requested kernels.

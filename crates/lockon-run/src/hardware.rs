@@ -1,5 +1,5 @@
-//! What Linux tells of GPUs: whether there is one that a driver could make usable, and which processors are
-//! beside it.
+//! GPUs and processors as Linux lists them: whether there is a GPU that a driver could make usable, and which
+//! processors are beside it.
 
 use std::fs;
 use std::path::Path;

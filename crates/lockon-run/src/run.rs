@@ -399,7 +399,6 @@ impl Run {
     /// happened: the summary has the work that was done, the result the first error.
     pub fn finish(self) -> (Summary, Result<()>) {
         let jumps = self.can_jump();
-        let _beside = self.devices.keep_beside();
         let Self { request, spec, typed, setup, devices, frames, sinks, control, command, .. } = self;
         let (readers, mut claims) = (self.readers, self.claims);
         let decoder = frames.source().decoder_name().map(str::to_owned);

@@ -1,6 +1,7 @@
 //! The start of a run: the program and the GStreamer element make a [`Setup`] of their options, and the
 //! engine's parts come from it.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -259,8 +260,11 @@ impl Setup {
         open: &OpenDevice<'_>,
         Ends { source, sinks, describe, max_frames, control }: Ends<'_>,
     ) -> (Summary, Result<()>) {
+        let beside = RefCell::new(devices.keep_beside());
         let open_backend = |purpose: &Purpose<'_>| devices.open(|options| open(options, purpose));
         let open_spare = |purpose: &Purpose<'_>, error: Option<&Error>| {
+            // The spare one is the CPU, or may be a GPU beside other processors.
+            drop(beside.take());
             devices.open_spare(error, |options| open(options, purpose))
         };
         let engine = Engine {

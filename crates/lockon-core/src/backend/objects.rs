@@ -50,7 +50,8 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Refuses a picture in which a sum could exceed its integer. Sides up to 65535 always pass.
+    /// Refuses a picture in which a sum could exceed its integer. One of up to 2^27 pixels passes with sides
+    /// up to 370,000.
     ///
     /// # Errors
     /// `Usage`.
@@ -62,7 +63,8 @@ impl Sums {
             return Ok(());
         }
         Err(Error::Usage(format!(
-            "a mask of {size} is too large for objects: sums of its coordinates need more than 64 bits: cut it into parts"
+            "a mask of {size} is too large for objects: at most 2^31 pixels, and area times squared longest side \
+             below 2^64: cut it into parts"
         )))
     }
 
@@ -195,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_full_mask_has_exact_sums_and_a_length() {
+    fn a_full_mask_of_one_long_row_has_exact_sums_and_a_length() {
         // One row of 2^21 pixels: 1/3 * 2^63 is the sum of squares.
         let size = Size::new(1 << 21, 1);
         Sums::check(size).unwrap();

@@ -112,6 +112,8 @@ impl Start {
         while turn.send_timeout((), STOP_CHECK).is_err() {
             control.check()?;
             if patience.is_over() {
+                let waited = self.patience;
+                tracing::info!("it is opened without its turn: no run became ready for {waited:?}");
                 return Ok(None);
             }
         }

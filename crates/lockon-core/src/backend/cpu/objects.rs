@@ -17,6 +17,7 @@
 //! number of pairs of runs that meet.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
@@ -214,6 +215,8 @@ impl Pairs {
 trait Tally: Copy + Send + Sync {
     /// True if pairs of pixels are counted.
     const COUNTS_PAIRS: bool;
+    /// Bytes that a component takes, what is made of it at the end included.
+    const BYTES: usize;
     /// The picture in which runs are measured.
     type Picture<'a>: Copy + Send + Sync;
     /// A row of that.
@@ -270,6 +273,7 @@ struct RowSums {
 
 impl Tally for Sums {
     const COUNTS_PAIRS: bool = true;
+    const BYTES: usize = size_of::<Self>() + size_of::<Object>();
     type Picture<'a> = Scene<'a>;
     type Row<'a> = SceneRow<'a>;
     type Part = RowSums;
@@ -404,6 +408,7 @@ struct Outside(bool);
 
 impl Tally for Outside {
     const COUNTS_PAIRS: bool = false;
+    const BYTES: usize = size_of::<Self>();
     type Picture<'a> = Size;
     /// The width, and true for the first and last row.
     type Row<'a> = (usize, bool);
@@ -522,22 +527,23 @@ impl<T: Tally> Labelling<T> {
         self.rows = size.height.div_ceil(rayon::current_num_threads());
         let count = size.height.div_ceil(self.rows);
         self.bands.resize_with(count, Band::default);
-        let most = work.memory.0 as usize / count;
+        let used = AtomicUsize::new(0);
         let rows = self.rows;
         let rows_of = |index: usize| index * rows..((index + 1) * rows).min(size.height);
         self.bands.par_iter_mut().enumerate().for_each(|(index, band)| {
             work.level.run(
                 #[inline(always)]
                 || match work.connectivity {
-                    Connectivity::Four => band.read::<false>(work, rows_of(index), most, picture),
-                    Connectivity::Eight => band.read::<true>(work, rows_of(index), most, picture),
+                    Connectivity::Four => band.read::<false>(work, rows_of(index), &used, picture),
+                    Connectivity::Eight => band.read::<true>(work, rows_of(index), &used, picture),
                 },
             );
         });
-        if let Some(full) = self.bands.iter().find(|band| band.is_full) {
+        if self.bands.iter().any(|band| band.is_full) {
             return Err(Error::MemoryLimit {
                 what: format!("the objects of a mask of {size}"),
-                wanted: Bytes((full.bytes() * count) as u64),
+                // When it was given up: all of it would take more.
+                wanted: Bytes(used.into_inner() as u64),
                 limit: work.memory,
                 remedy: Message::new(
                     "use {}, or another threshold that gives fewer objects",
@@ -633,14 +639,14 @@ impl<T: Tally> Labelling<T> {
 }
 
 impl<T: Tally> Band<T> {
-    /// Memory of the components so far, their objects included.
+    /// Memory of the components so far.
     fn bytes(&self) -> usize {
-        let component = size_of::<T>() + 3 * size_of::<u32>() + size_of::<Object>();
+        let component = T::BYTES + 3 * size_of::<u32>();
         self.tallies.len() * component + size_of_val(&self.corners[..]) + size_of_val(&self.runs[..])
     }
 
-    /// Reads the rows of the band. `EIGHT` is true where corners join. Stops where that takes more than
-    /// `most` bytes.
+    /// Reads the rows of the band. `EIGHT` is true where corners join. Adds to `used` the bytes that this
+    /// takes, and stops where all bands together take more than there may be.
     ///
     /// Each row is read in short loops: runs, then their labels, then their sums. One loop for all of it has
     /// more values than a processor has registers.
@@ -649,7 +655,7 @@ impl<T: Tally> Band<T> {
         &mut self,
         work: &Work<'_>,
         rows: Range<usize>,
-        most: usize,
+        used: &AtomicUsize,
         picture: T::Picture<'_>,
     ) {
         for list in [&mut self.row, &mut self.above, &mut self.runs, &mut self.first] {
@@ -660,6 +666,7 @@ impl<T: Tally> Band<T> {
         self.corners.clear();
         self.ends.clear();
         self.is_full = false;
+        let mut own = 0;
         // A run for every other pixel, and one behind the last.
         self.edges.resize(work.size.width + 2, 0);
         for y in rows.clone() {
@@ -677,7 +684,9 @@ impl<T: Tally> Band<T> {
                 self.runs.extend_from_slice(&self.row);
                 self.ends.push(self.runs.len());
             }
-            if self.bytes() > most {
+            let more = self.bytes() - own;
+            own += more;
+            if used.fetch_add(more, Ordering::Relaxed) + more > work.memory.0 as usize {
                 self.is_full = true;
                 return;
             }
@@ -1066,6 +1075,28 @@ mod tests {
         assert!(said.contains("the objects of a mask of 200x200") && said.contains("--open"), "{said}");
         finder.clean(one.mask()).unwrap();
         assert_eq!((finder.find(one.luma(), &mut objects).unwrap(), objects.len()), (0, 1));
+    }
+
+    #[test]
+    fn the_memory_limit_is_the_same_for_objects_in_one_place_and_for_any_number_of_threads() {
+        let size = Size::new(160, 320);
+        let mut random = Random(7);
+        let is_dot = |x: usize, y: usize| y < 40 && x.is_multiple_of(2) && y.is_multiple_of(2);
+        let dots = Padded::new(size, 160, is_dot, &mut random);
+        let found = |limit: u64, threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| {
+                let mut finder = ObjectFinder::new(&ObjectSpec::default(), size, Some(Bytes(limit)))?;
+                let mut objects = Vec::new();
+                finder.clean(dots.mask())?;
+                finder.find(dots.luma(), &mut objects).map(|_| objects.len())
+            })
+        };
+        let bytes = 1600 * (<Sums as Tally>::BYTES + 3 * size_of::<u32>()) as u64;
+        for threads in [1, 8] {
+            assert_eq!(found(bytes, threads).unwrap(), 1600, "{threads} threads");
+            assert!(found(bytes - 1, threads).is_err(), "{threads} threads");
+        }
     }
 
     #[test]
