@@ -4,7 +4,7 @@ import ctypes
 
 import numpy as np
 
-CPU, CUDA, UINT8 = 1, 2, (1, 8, 1)
+CPU, CUDA, PAGE_LOCKED, UINT8 = 1, 2, 3, (1, 8, 1)
 
 
 class Device(ctypes.Structure):

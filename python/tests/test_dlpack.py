@@ -7,7 +7,7 @@ import pytest
 
 import lockon
 from conftest import noise
-from dlpack import CUDA, Array, OfNumpy
+from dlpack import CPU, CUDA, PAGE_LOCKED, Array, OfNumpy
 
 SCENE = noise((143, 211))
 TEMPLATE = SCENE[40:62, 90:121].copy()
@@ -158,3 +158,25 @@ def test_of_two_interfaces_the_one_that_names_its_stream_is_taken():
         with pytest.raises(lockon.DeviceError):
             lockon.match(both, TEMPLATE)
         assert (len(both.asked), both.deleted) == (asked, asked), more
+
+
+def test_a_tensor_that_its_library_does_not_export_is_taken_by_its_other_interface():
+    class OfAnotherGpu(Array):
+        """As PyTorch's, of a GPU that is not the current one."""
+
+        def __init__(self):
+            super().__init__(SCENE, device=(CUDA, 0), address=4096)
+            self.__cuda_array_interface__ = {"shape": (0, 80), "typestr": "|u1", "data": (4096, False)}
+
+        def __dlpack__(self, **options):
+            raise BufferError("cannot export tensors on a different CUDA device")
+
+    # The interface was read: the shape is its own.
+    with pytest.raises(ValueError, match=r"\(0, 80\)"):
+        lockon.match(OfAnotherGpu(), TEMPLATE)
+
+
+def test_page_locked_memory_whose_tensor_is_of_the_cpu_is_read_where_it_lies():
+    page_locked = Array(SCENE, device=(PAGE_LOCKED, 0), tensor_device=(CPU, 0))
+    assert lockon.match(page_locked, TEMPLATE) == lockon.match(SCENE, TEMPLATE)
+    assert page_locked.deleted == 1
