@@ -85,7 +85,9 @@ fn script(path: &Path, does: &str) {
 
 fn names() -> Vec<String> {
     let entries = std::fs::read_dir(root().join("scripts")).unwrap();
-    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    // Python keeps a folder of what it has compiled there.
+    let files = entries.map(Result::unwrap).filter(|entry| entry.path().is_file());
+    files.map(|file| file.file_name().into_string().unwrap()).collect()
 }
 
 fn text(bytes: &[u8]) -> String {

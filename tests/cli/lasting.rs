@@ -144,7 +144,7 @@ fn the_example_of_a_service_is_a_job_that_a_restart_continues() {
     let said = place.lockon("run @yard.toml --no-progress --print-job");
     let read = String::from_utf8(said.stdout.clone()).unwrap();
     succeeds(said);
-    for line in ["reconnect = true", "append = true", "serve = \"127.0.0.1:8080\""] {
+    for line in ["reconnect = true", "append = true", "serve = \"127.0.0.1:8081\""] {
         assert!(read.contains(line), "{line} is not in {read}");
     }
 }
@@ -155,6 +155,9 @@ fn services_are_valid_for_systemd_are_hardened_and_start_commands_that_lockon_ha
     let place = Place::new();
     let services = of_systemd("service");
     assert_eq!(services.len(), 3, "{services:?}");
+    // A service that was stopped has not failed.
+    let limits = std::fs::read_to_string(root().join("packaging/systemd/hardening.conf")).unwrap();
+    assert!(limits.contains("\nSuccessExitStatus=129 130 143\n"), "{limits}");
     let folder = place.path("system");
     let program = std::path::Path::new(&program()).to_str().unwrap().to_owned();
     for path in &services {
