@@ -311,6 +311,20 @@ fn a_release_whose_tests_fail_has_no_tag_and_can_be_repeated() {
 }
 
 #[test]
+fn a_release_whose_commit_cannot_be_made_leaves_all_files_as_before() {
+    if !has_git() {
+        return;
+    }
+    let copy = copy_to_release();
+    copy.program("cargo", "exit 1");
+    let output = copy.run("release", &["0.2.0"]);
+    let said = text(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("no commit of version 0.2.0"), "{said}");
+    assert_eq!((git(&copy, "tag").as_str(), git(&copy, "status --porcelain").as_str()), ("v0.1.0\n", ""));
+    assert_eq!((git(&copy, "rev-list --count HEAD").as_str(), copy.started().as_str()), ("1\n", ""));
+}
+
+#[test]
 fn a_release_is_refused_before_anything_is_changed() {
     if !has_git() {
         return;
