@@ -25,7 +25,12 @@ fn main() -> io::Result<()> {
         encoder.write_all(text.as_bytes())?;
         encoder.finish()?;
     }
-    let list = |names: BTreeSet<String>| names.into_iter().collect::<Vec<_>>().join(", ");
+    let list = |names: BTreeSet<String>| {
+        let mut names: Vec<_> = names.into_iter().collect();
+        // By number: 7.5 comes before 10.0, which has more digits before the dot.
+        names.sort_by_key(|name| name.find('.'));
+        names.join(", ")
+    };
     let (versions, targets) = (list(versions), list(targets));
     println!(
         "cargo::rustc-env=LOCKON_KERNELS={modules} modules of PTX {versions} for compute capability {targets}"
@@ -40,6 +45,7 @@ fn directive(text: &str, name: &str) -> Option<String> {
 
 /// `9.0a` of `90a`.
 fn capability(target: &str) -> String {
-    let at = target.find(|c: char| !c.is_ascii_digit()).unwrap_or(target.len()) - 1;
+    let digits = target.find(|c: char| !c.is_ascii_digit()).unwrap_or(target.len());
+    let at = digits.saturating_sub(1);
     format!("{}.{}", &target[..at], &target[at..])
 }
