@@ -2,8 +2,8 @@
 
 fn main() {
     gst_plugin_version_helper::info();
-    // The helper looks at git only when this runs, which a commit alone does not cause. `scripts/package` names
-    // the commit, as for the program.
+    // The helper looks at git only when this runs, which a commit alone does not cause. `scripts/package`
+    // names the commit, as for the program.
     println!("cargo::rerun-if-env-changed=LOCKON_COMMIT");
     if let Ok(commit) = std::env::var("LOCKON_COMMIT") {
         println!("cargo::rustc-env=COMMIT_ID={commit}");

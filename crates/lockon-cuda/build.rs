@@ -1,5 +1,5 @@
-//! Compresses the kernels' PTX, which the program carries: as text it is an eighth of the program. Names in one
-//! line what they were compiled for.
+//! Compresses the kernels' PTX, which the program carries: as text it is an eighth of the program. Names in
+//! one line what they were compiled for.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};

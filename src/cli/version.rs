@@ -5,7 +5,8 @@ use lockon::media::doctor;
 
 /// Returns the version and four lines: commit, features, GStreamer, kernels.
 pub(super) fn long() -> String {
-    // `scripts/package` sets it. A build script that asked git would compile the program again at each commit.
+    // `scripts/package` sets it. A build script that asked git would compile the program again at each
+    // commit.
     let commit =
         option_env!("LOCKON_COMMIT").unwrap_or("not known: built without the variable LOCKON_COMMIT");
     let features = [
