@@ -107,7 +107,7 @@ def test_many_threads_take_and_delete():
         ({"address": 0}, ValueError, r"\(shape \(143, 211\), on the CPU\) without memory"),
         ({"byte_offset": 2**64 - 5}, ValueError, "byte_offset 18446744073709551611"),
         ({"strides": (2**62, 1)}, ValueError, "strides"),
-        ({"version": (2, 0)}, TypeError, r"DLPack 2.0; 1.0 is known"),
+        ({"version": (2, 0)}, TypeError, r"DLPack 2.0, and 1.0 is known: pass numpy.asarray"),
         ({"tensor_device": (CUDA, 1)}, ValueError, "lies on the CPU, and its tensor says .*cuda:1"),
     ],
 )
