@@ -85,7 +85,7 @@ fn script(path: &Path, does: &str) {
 
 fn names() -> Vec<String> {
     let entries = std::fs::read_dir(root().join("scripts")).unwrap();
-    // Python keeps a folder of what it has compiled there.
+    // Not the folder in which Python keeps compiled files.
     let files = entries.map(Result::unwrap).filter(|entry| entry.path().is_file());
     files.map(|file| file.file_name().into_string().unwrap()).collect()
 }
@@ -285,7 +285,6 @@ fn a_release_is_a_commit_and_a_tag_behind_tests_and_packages_and_nothing_is_publ
     let manifest = read("Cargo.toml");
     assert!(manifest.contains("[workspace.package]\nversion = \"0.2.0\"\n"), "{manifest}");
     assert!(manifest.contains("lockon-core = { path = \"crates/lockon-core\", version = \"0.2.0\" }"));
-    // A dependency of ours may have the version that was ours.
     assert_eq!(manifest.matches("\"0.1.0\"").count(), 0);
     assert_eq!(read("CHANGELOG.md"), "# Changelog\n\n## 0.2.0\n\n- More.\n\n## 0.1.0\n");
     assert_eq!(copy.started(), "test\npackage deb tarball gstreamer --out out/release-0.2.0\n");

@@ -298,7 +298,7 @@ fn grown(Rect { x, y, w, h }: Rect) -> Rect {
     Rect::new(left, top, right - left, y + h + down - top)
 }
 
-/// What is left of a picture in colour, for the next one of its size.
+/// Planes of the previous picture in colour, which the next one of its size reuses.
 #[derive(Default)]
 pub(crate) struct Spare {
     planes: Vec<Plane>,

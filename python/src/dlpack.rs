@@ -15,7 +15,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// The newest version that is asked for. Tensors of another major version lie otherwise.
+/// The newest version that lockon asks for. Tensors of another major version have another layout.
 const VERSION: (u32, u32) = (1, 0);
 
 /// CUDA's legacy default stream. Arrays on a GPU are to be finished in it. Those that name no stream are

@@ -52,7 +52,7 @@ python.PyCapsule_GetName.argtypes = [ctypes.py_object]
 
 
 class Array:
-    """Describes memory of numpy's, or what it is told, by DLPack."""
+    """Describes memory of numpy, or another address, by DLPack."""
 
     def __init__(
         self,

@@ -40,7 +40,7 @@ def test_a_target_is_followed_lost_and_found_again():
 
 
 def small_target():
-    """A target in a large frame, of which chroma is made for a small part: it goes, jumps, is hidden and comes back."""
+    """A target in a large frame moves, jumps, is hidden and comes back. Chroma is made for a small part of the frame."""
     ground = noise((360, 640, 3), 9) // 2 + 60
     target = noise((20, 26, 3), 8)
     for index in range(30):

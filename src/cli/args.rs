@@ -383,11 +383,11 @@ pub(super) struct ObjectArgs {
     pub(super) objects: bool,
     /// Colour of the objects: white, or black (ink on paper)
     #[arg(long, value_name = "COLOUR", default_value = "white", requires = "of objects", hide_possible_values = true,
-          value_parser = offering::<ObjectColour>(["white", "black"]))]
+          value_parser = offering::<ObjectColour>(ObjectColour::ALL.map(ObjectColour::name)))]
     pub(super) object_colour: ObjectColour,
     /// Neighbours of a pixel that belong to its object: 8 (also across corners) or 4
     #[arg(long, value_name = "N", default_value = "8", requires = "of components", hide_possible_values = true,
-          value_parser = offering::<Connectivity>(["4", "8"]))]
+          value_parser = offering::<Connectivity>(Connectivity::ALL.map(Connectivity::name)))]
     pub(super) connect: Connectivity,
     /// Report only objects of so many pixels: 20..500, 20.. or ..500
     #[arg(long, value_name = "MIN..MAX", requires = "objects", value_parser = read::<Bounds<usize>>)]

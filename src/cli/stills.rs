@@ -134,7 +134,7 @@ pub(super) fn threshold(args: &ThresholdArgs) -> Result<Outcome> {
     if !args.objects.objects {
         return Ok(Outcome::Done);
     }
-    // When the picture is there: whoever reads the record may look for it.
+    // The record follows the picture, which its readers may look for.
     if !output.is_some_and(|output| files::is_stdout(output)) {
         let mut line = Vec::new();
         output::write_line(&mut line, &Record::Frame(&record))?;

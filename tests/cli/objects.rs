@@ -70,7 +70,7 @@ fn a_mask_is_cleaned_without_objects_too_and_a_picture_without_objects_is_no_err
 #[test]
 fn the_overlay_has_a_box_around_each_object_and_standard_output_takes_the_picture() {
     let (place, _) = place();
-    // Of a grey picture the drawn one is grey too.
+    // The overlay of a grey picture is grey too.
     image::open(place.path("scene.png")).unwrap().into_rgb8().save(place.path("colour.png")).unwrap();
     let words = "threshold colour.png --method mean:21:-20 --objects --object-max 1 --view overlay -o";
     let found = record(&succeeds(place.lockon(&format!("{words} found.png"))));

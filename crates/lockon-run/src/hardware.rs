@@ -19,7 +19,7 @@ pub fn may_have_gpu(root: &Path) -> bool {
     let has_driver = root.join("proc/driver/nvidia").exists();
     let devices = root.join("sys/bus/pci/devices");
     let says = |device: &str, file: &str, what: &str| {
-        fs::read_to_string(devices.join(device).join(file)).is_ok_and(|text| text.starts_with(what))
+        read(&devices.join(device).join(file)).is_some_and(|text| text.starts_with(what))
     };
     let is_gpu = |device: String| says(&device, "vendor", NVIDIA) && says(&device, "class", DISPLAY);
     has_device_file || has_driver || entries(&devices).any(is_gpu)
@@ -37,7 +37,7 @@ pub struct Node {
 }
 
 /// Returns the node of a device, by its address on the PCI bus, of the system below `root` (`/`, but for
-/// tests). `None` on a host whose processors are all of one node, and where Linux does not tell.
+/// tests). `None` on a host with one node, and for devices whose node is unknown.
 pub fn node_of(root: &Path, pci: &str) -> Option<Node> {
     let node = |number: usize| {
         let list = read(&root.join(format!("sys/devices/system/node/node{number}/cpulist")))?;
@@ -49,7 +49,7 @@ pub fn node_of(root: &Path, pci: &str) -> Option<Node> {
     if with_processors.count() < 2 {
         return None;
     }
-    // -1 where the firmware does not tell.
+    // It is -1 if the firmware names no node.
     let number = read(&root.join("sys/bus/pci/devices").join(pci).join("numa_node"))?;
     node(number.parse().ok()?)
 }

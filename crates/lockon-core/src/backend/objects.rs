@@ -124,9 +124,7 @@ impl Sums {
             touches_border,
         }
     }
-}
 
-impl Sums {
     /// Long axis, short axis and direction of the ellipse with the same second moments.
     fn axes(&self) -> (f64, f64, f64) {
         if self.area == 1 {

@@ -125,24 +125,53 @@ impl fmt::Display for Square {
     }
 }
 
+impl ObjectColour {
+    /// All that can be typed.
+    pub const ALL: [Self; 2] = [Self::White, Self::Black];
+
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::White => "white",
+            Self::Black => "black",
+        }
+    }
+}
+
 impl FromStr for ObjectColour {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "white" => Ok(Self::White),
-            "black" => Ok(Self::Black),
-            _ => Err(Error::value("object-colour", text, "expected white or black")),
-        }
+        let known = Self::ALL.into_iter().find(|colour| colour.name() == text);
+        known.ok_or_else(|| Error::value("object-colour", text, "expected white or black"))
     }
 }
 
 impl fmt::Display for ObjectColour {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::White => "white",
-            Self::Black => "black",
-        })
+        f.write_str(self.name())
+    }
+}
+
+impl Connectivity {
+    /// All that can be typed.
+    pub const ALL: [Self; 2] = [Self::Four, Self::Eight];
+
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Four => "4",
+            Self::Eight => "8",
+        }
+    }
+
+    /// The connectivity of the background of such objects.
+    #[must_use]
+    pub fn of_background(self) -> Self {
+        match self {
+            Self::Four => Self::Eight,
+            Self::Eight => Self::Four,
+        }
     }
 }
 
@@ -150,20 +179,14 @@ impl FromStr for Connectivity {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "4" => Ok(Self::Four),
-            "8" => Ok(Self::Eight),
-            _ => Err(Error::value("connect", text, "expected 4 or 8")),
-        }
+        let known = Self::ALL.into_iter().find(|connectivity| connectivity.name() == text);
+        known.ok_or_else(|| Error::value("connect", text, "expected 4 or 8"))
     }
 }
 
 impl fmt::Display for Connectivity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Four => "4",
-            Self::Eight => "8",
-        })
+        f.write_str(self.name())
     }
 }
 

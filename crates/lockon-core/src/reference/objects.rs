@@ -32,10 +32,7 @@ pub fn find(mask: PlaneRef<'_>, luma: PlaneRef<'_>, spec: &ObjectSpec) -> Found 
     if let Some(square) = spec.cleaning.close {
         objects = objects.dilated(square.radius()).eroded(square.radius());
     }
-    let background = match spec.connectivity {
-        Connectivity::Four => Connectivity::Eight,
-        Connectivity::Eight => Connectivity::Four,
-    };
+    let background = spec.connectivity.of_background();
     if spec.cleaning.fill_holes {
         let outside = objects.inverted().components(background);
         let outside = outside.into_iter().filter(Pixels::is_at_border);

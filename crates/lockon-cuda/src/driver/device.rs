@@ -162,7 +162,7 @@ fn describe(number: usize, driver: CudaVersion) -> Result<DeviceInfo> {
         };
         let [major, minor, domain, bus, slot] = attribute;
         let capability = CudaVersion { major: major as u32, minor: minor as u32 };
-        // A GPU is function 0 of what is in its slot.
+        // A GPU is function 0 of its slot.
         let pci = format!("{domain:04x}:{bus:02x}:{slot:02x}.0");
         Ok(DeviceInfo { number, name: result::device::get_name(device)?, capability, memory, driver, pci })
     };

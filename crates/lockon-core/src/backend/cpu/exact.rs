@@ -98,12 +98,12 @@ pub(super) fn score_at(
                     st += i64::from(dot(pixels, wanted));
                 }
             }
-            let is_narrow = template.mask().is_none() && width < WIDE;
-            if is_narrow {
-                (s, ss, st) =
-                    narrow_sums(region.crop(Rect::new(x, y, width, height)), template.luma().as_ref());
+            if template.mask().is_none() && width < WIDE {
+                let window = region.crop(Rect::new(x, y, width, height));
+                (s, ss, st) = narrow_sums(window, template.luma().as_ref());
+                return;
             }
-            let height = if template.spans().is_some() || is_narrow { 0 } else { height };
+            let height = if template.spans().is_some() { 0 } else { height };
             for j in 0..height {
                 let (pixels, row) = (&region.row(y + j)[x..x + width], j * width..(j + 1) * width);
                 let wanted = template.luma().data()[row.clone()].chunks(CHUNK);
