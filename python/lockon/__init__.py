@@ -180,7 +180,7 @@ class Matcher:
         if isinstance(templates, Template) or not isinstance(templates, (list, tuple)):
             given = [templates]
         if not given:
-            raise ValueError("there are no templates")
+            raise ValueError("there are no templates: pass at least one picture")
         named = []
         for number, one in enumerate(given, 1):
             name = "template" if number == 1 else f"template {number}"
@@ -400,7 +400,7 @@ class TrackerCV:
     def update(self, image: Picture) -> Tuple[bool, Tuple[int, int, int, int]]:
         """True and the box, rounded, or False and the last box while the target is lost."""
         if self._tracker is None:
-            raise ValueError("init() comes before update()")
+            raise ValueError("update() came before init(): call init(image, boundingBox) with the first frame")
         track = self._tracker.update(image)
         x, y, w, h = (round(value) for value in track.box)
         return track.is_found, (x, y, w, h)

@@ -111,7 +111,7 @@ def read_results(path: Union[str, "os.PathLike[str]"]) -> Results:
                 ) from error
             is_first = False
     if is_first:
-        raise ValueError(f"{os.fspath(path)}: the file is empty")
+        raise ValueError(f"{os.fspath(path)}: the file is empty: pass one that `lockon run --results` has written")
     return results
 
 

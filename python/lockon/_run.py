@@ -114,7 +114,7 @@ _OF_PROGRAM = ("serve", "speed", "display", "pick", "events", "event_thumbnails"
 def _texts(value: Any, name: str) -> List[str]:
     """Values as the command line has them."""
     if name in _OF_PROGRAM:
-        raise ValueError(f"{name} is an option of the program alone")
+        raise ValueError(f"{name} is an option of the program alone: leave it out, or start `lockon run` with it")
     if isinstance(value, list):
         return [_text(one) for one in value]
     return [_text(value)]

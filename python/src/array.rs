@@ -96,10 +96,10 @@ impl Pixels {
             }
         };
         if height == 0 || width == 0 {
-            return wrong("it has no pixels");
+            return wrong("it has no pixels; height and width must be at least 1");
         }
         if height.checked_mul(width).is_none_or(|pixels| pixels as u64 > MAX_PIXELS) {
-            return wrong(&format!("at most {MAX_PIXELS} pixels can be read"));
+            return wrong(&format!("at most {MAX_PIXELS} pixels can be read; pass a part of it"));
         }
         let colour = if has_colours { strides[2] } else { 0 };
         let strides = [strides[0], strides[1], colour];

@@ -26,6 +26,9 @@ pub(crate) const LEGACY_STREAM: usize = 1;
 const VERSIONED: [&CStr; 2] = [c"dltensor_versioned", c"used_dltensor_versioned"];
 const UNVERSIONED: [&CStr; 2] = [c"dltensor", c"used_dltensor"];
 
+/// The remedy for a tensor that its library describes wrongly.
+const COPY_INSTEAD: &str = "pass a copy that numpy made, for example numpy.array(array)";
+
 /// Where the memory of an array lies: DLPack's number for the kind of device, and that of the device.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
@@ -201,7 +204,7 @@ impl Tensor {
         let is_same = on == device || on.is_host() && device.is_host();
         if !is_same {
             return Err(PyValueError::new_err(format!(
-                "{name} says that it lies on {device}, and its tensor says {}",
+                "{name} says that it lies on {device}, and its tensor says {}: {COPY_INSTEAD}",
                 shown()
             )));
         }
@@ -212,7 +215,9 @@ impl Tensor {
                 shown()
             )));
         }
-        let refused = |why: &str| PyValueError::new_err(format!("{name} has a tensor ({}) {why}", shown()));
+        let refused = |why: &str| {
+            PyValueError::new_err(format!("{name} has a tensor ({}) {why}: {COPY_INSTEAD}", shown()))
+        };
         let has_elements = !shape.contains(&0);
         if data.is_null() && has_elements {
             return Err(refused("without memory"));
@@ -274,13 +279,14 @@ fn take(array: &Bound<'_, PyAny>, device: Device, name: &str) -> PyResult<Taken>
     }
     let kind = capsule.get_type().name()?;
     Err(PyTypeError::new_err(format!(
-        "{name}.__dlpack__() returned no capsule with a new tensor, but {kind}"
+        "{name}.__dlpack__() returned no capsule with a new tensor, but {kind}: {COPY_INSTEAD}"
     )))
 }
 
 /// The shape of a tensor, and its strides in elements.
 fn layout(there: &Described, name: &str) -> PyResult<(Vec<usize>, Vec<isize>)> {
-    let wrong = |what: &str| PyValueError::new_err(format!("{name} has a tensor with {what}"));
+    let wrong =
+        |what: &str| PyValueError::new_err(format!("{name} has a tensor with {what}: {COPY_INSTEAD}"));
     let count = usize::try_from(there.dimensions).map_err(|_| wrong("fewer than no dimensions"))?;
     let numbers = |first: *const i64| {
         // SAFETY: DLPack promises as many numbers as there are dimensions wherever this is not null.

@@ -64,12 +64,15 @@ impl GpuPixels {
 
     fn of_interface(interface: &Bound<'_, PyDict>, array: &Bound<'_, PyAny>, name: &str) -> PyResult<Self> {
         let field = |key: &str| interface.get_item(key).map(|value| value.filter(|value| !value.is_none()));
-        let missing =
-            |key: &str| PyTypeError::new_err(format!("{name} has a __cuda_array_interface__ without {key}"));
+        let missing = |key: &str| {
+            PyTypeError::new_err(format!(
+                "{name} has a __cuda_array_interface__ without {key}: pass a copy of it, for example of CuPy"
+            ))
+        };
         let needed = |key: &str| field(key)?.ok_or_else(|| missing(key));
         if field("mask")?.is_some() {
             return Err(PyTypeError::new_err(format!(
-                "{name} is a masked array: an array without a mask is needed"
+                "{name} is a masked array, and masks of pictures are not read: pass the array without its mask"
             )));
         }
         let dtype: String = needed("typestr")?.extract()?;
@@ -97,12 +100,13 @@ impl GpuPixels {
         let told = dlpack::shown(shape);
         let (&[height, width], &[row, pixel]) = (shape, strides) else {
             return Err(PyValueError::new_err(format!(
-                "{name} lies on a GPU and has the shape {told}: there (height, width) is needed, grey"
+                "{name} lies on a GPU and has the shape {told}: there (height, width) is needed, grey; array.get() or \
+                 tensor.cpu() copies a picture in colour to the host"
             )));
         };
         if height == 0 || width == 0 || height.saturating_mul(width) as u64 > MAX_PIXELS {
             return Err(PyValueError::new_err(format!(
-                "{name} has the shape {told}: from 1 to {MAX_PIXELS} pixels can be searched"
+                "{name} has the shape {told}: from 1 to {MAX_PIXELS} pixels can be searched; pass a part of it"
             )));
         }
         let row_to_row = if height == 1 { Some(width) } else { usize::try_from(row).ok() };
@@ -127,7 +131,8 @@ impl GpuPixels {
         let needed = (size.height - 1).saturating_mul(stride).saturating_add(size.width);
         if needed > bytes {
             return Err(Error::Usage(format!(
-                "an array on a GPU says that it has {needed} bytes, and {bytes} are left of its memory there"
+                "an array on a GPU says that it has {needed} bytes, and {bytes} are left of its memory there: \
+                 pass a copy of it"
             )));
         }
         let opened = {

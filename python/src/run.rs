@@ -184,8 +184,8 @@ impl Run {
                 }
                 Taken::End => return Ok(None),
                 Taken::Elsewhere => {
-                    let words =
-                        "this run belongs to the process that made it, and this is one that was forked";
+                    let words = "this run belongs to the process that made it, and this is one that was forked: call \
+                                 lockon.run() here for one of its own";
                     return Err(PyRuntimeError::new_err(words));
                 }
                 Taken::Nothing => py.check_signals()?,

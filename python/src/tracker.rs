@@ -65,7 +65,8 @@ impl Tracker {
         let longest = pixels.size().width.max(pixels.size().height);
         if longest > LONGEST {
             return Err(PyValueError::new_err(format!(
-                "frame has a side of {longest} pixels; at most {LONGEST} can be followed in"
+                "frame has a side of {longest} pixels; at most {LONGEST} can be followed in: scale all frames down, for \
+                 example with cv2.resize(frame, None, fx=0.5, fy=0.5)"
             )));
         }
         let tracked = frame.py().detach(|| {
@@ -73,7 +74,9 @@ impl Tracker {
             if let (Some(now), Some(last)) = (pts_ns, following.last_ns)
                 && now <= last
             {
-                return Err(PyValueError::new_err(format!("pts_ns must increase: it is {now} after {last}")));
+                return Err(PyValueError::new_err(format!(
+                    "pts_ns must increase: it is {now} after {last}; pass a later time, or none for 1/30 s from frame to frame"
+                )));
             }
             following.step(pixels, pts_ns).map_err(exception)
         });

@@ -114,7 +114,7 @@ def test_a_matcher_keeps_its_templates_and_takes_pictures_of_any_size():
     assert "CPU" in (matcher.device or "") or lockon.devices()
     unnamed = lockon.Matcher([lockon.Template(TEMPLATE), lockon.Template(SCENE[:9, :9])], min_score=0.99)
     assert [found.template for found in unnamed(SCENE)] == ["template", "template 2"]
-    with pytest.raises(ValueError, match="no templates"):
+    with pytest.raises(ValueError, match="no templates: pass at least one picture"):
         lockon.Matcher([])
     with pytest.raises(TypeError, match='template "template 2" must be uint8'):
         lockon.Matcher([TEMPLATE, TEMPLATE / 2])

@@ -41,7 +41,7 @@ def test_a_results_file_of_the_program_is_read_whole(program, tmp_path):
 @pytest.mark.parametrize(
     "text, words",
     [
-        ("", "the file is empty"),
+        ("", "the file is empty: pass one that `lockon run --results` has written"),
         ("frame,x,y\n", "x.jsonl:1: no line of a results file"),
         ('{"type":"frame"}\n', "the first record is not a run's"),
         ('{"type":"run"}\n{"type":"frame","frame":0}\n', "x.jsonl:2: .*'matches'"),
