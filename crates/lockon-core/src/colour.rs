@@ -1,7 +1,10 @@
 //! From a video's colours to those of a screen, and back.
 
 use crate::frame::{Frame, Plane, Rect, Size, VideoFormat};
-use crate::simd::Level;
+use crate::simd::{self, Level};
+
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 
 /// Luma of limited range at full range: `clamp(round((luma - 16) * 255 / 219))`.
 pub const fn expanded(luma: u8) -> u8 {
@@ -107,6 +110,31 @@ fn chroma_of([r, g, b]: [u8; 3]) -> [u8; 2] {
     ]
 }
 
+/// A component as [`of_rgb`] defines it: the sum of a pixel's three bytes, each times its weight, and of a
+/// constant, in units of 1 / 2^[`FRACTION`].
+#[derive(Clone, Copy)]
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only AVX-512 converts by weights"))]
+struct Weights {
+    of: [i16; 3],
+    constant: i32,
+}
+
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "as above"))]
+const FRACTION: u32 = 14;
+
+impl Weights {
+    /// Of red, green and blue.
+    const LUMA: Self = Self { of: [4899, 9617, 1868], constant: 8192 };
+    const CB: Self = Self { of: [-2765, -5427, 8192], constant: (1 << 21) + 8191 };
+    const CR: Self = Self { of: [8192, -6860, -1332], constant: (1 << 21) + 8191 };
+
+    /// As above, of blue, green and red.
+    const fn of_bgr(self) -> Self {
+        let Self { of: [red, green, blue], constant } = self;
+        Self { of: [blue, green, red], constant }
+    }
+}
+
 /// Pixels that are converted together.
 const TOGETHER: usize = 64;
 
@@ -116,7 +144,8 @@ const TOGETHER: usize = 64;
 /// # Panics
 /// If there are not as many bytes in each plane as pixels.
 pub fn of_bgr(pixels: &[u8], planes: [&mut [u8]; 3]) {
-    convert(pixels, planes, |[b, g, r]| of_rgb([r, g, b]));
+    let weights = [Weights::LUMA, Weights::CB, Weights::CR].map(Weights::of_bgr);
+    convert(Level::best(), pixels, planes, weights, |[b, g, r]| of_rgb([r, g, b]));
 }
 
 /// Writes the luma of pixels that lie as [`of_bgr`] has them.
@@ -124,7 +153,8 @@ pub fn of_bgr(pixels: &[u8], planes: [&mut [u8]; 3]) {
 /// # Panics
 /// As there.
 pub fn luma_of_bgr(pixels: &[u8], luma: &mut [u8]) {
-    convert(pixels, [luma], |[b, g, r]| [luma_of([r, g, b])]);
+    let weights = [Weights::LUMA.of_bgr()];
+    convert(Level::best(), pixels, [luma], weights, |[b, g, r]| [luma_of([r, g, b])]);
 }
 
 /// Writes Cb and Cr of pixels that lie as [`of_bgr`] has them.
@@ -132,35 +162,44 @@ pub fn luma_of_bgr(pixels: &[u8], luma: &mut [u8]) {
 /// # Panics
 /// As there.
 pub fn chroma_of_bgr(pixels: &[u8], chroma: [&mut [u8]; 2]) {
-    convert(pixels, chroma, |[b, g, r]| chroma_of([r, g, b]));
+    let weights = [Weights::CB, Weights::CR].map(Weights::of_bgr);
+    convert(Level::best(), pixels, chroma, weights, |[b, g, r]| chroma_of([r, g, b]));
 }
 
 /// As [`luma_of_bgr`], of red, green and blue.
 #[cfg(feature = "pictures")]
 pub(crate) fn luma_of_rgb(pixels: &[u8], luma: &mut [u8]) {
-    convert(pixels, [luma], |pixel| [luma_of(pixel)]);
+    convert(Level::best(), pixels, [luma], [Weights::LUMA], |pixel| [luma_of(pixel)]);
 }
 
 /// Writes Cb and Cr of red, green and blue.
 #[cfg(feature = "pictures")]
 pub(crate) fn chroma_of_rgb(pixels: &[u8], chroma: [&mut [u8]; 2]) {
-    convert(pixels, chroma, chroma_of);
+    convert(Level::best(), pixels, chroma, [Weights::CB, Weights::CR], chroma_of);
 }
 
-/// Writes for each pixel of three bytes what `of_pixel` makes of these, a byte in each plane.
+/// Writes for each pixel of three bytes a byte in each plane: the component with its weights, as `of_pixel`
+/// makes it too, in 16 bits.
 #[inline(always)]
 fn convert<const PLANES: usize>(
+    level: Level,
     pixels: &[u8],
     mut planes: [&mut [u8]; PLANES],
+    weights: [Weights; PLANES],
     of_pixel: impl Fn([u8; 3]) -> [u8; PLANES],
 ) {
     let count = pixels.len() / 3;
     assert!(planes.iter().all(|plane| plane.len() == count), "planes of {count} pixels");
-    Level::best().run(
+    #[cfg(target_arch = "x86_64")]
+    let done = avx512::convert(level, pixels, &mut planes, &weights);
+    #[cfg(not(target_arch = "x86_64"))]
+    let (done, _) = (0, weights);
+    level.run(
         #[inline(always)]
         || {
-            let mut first = 0;
-            for pixels in pixels.chunks(3 * TOGETHER) {
+            let mut first = done;
+            for pixels in pixels[3 * done..].chunks(3 * TOGETHER) {
+                simd::prefetch_next_page(pixels);
                 let own = pixels.len() / 3;
                 let mut whole = [0; 3 * TOGETHER];
                 let packed = if let Some(packed) = pixels.first_chunk() {
@@ -183,7 +222,11 @@ fn convert<const PLANES: usize>(
                     }
                 }
                 for (plane, converted) in planes.iter_mut().zip(&converted) {
-                    plane[first..][..own].copy_from_slice(&converted[..own]);
+                    // A copy of a length that is known is one store, another one a call.
+                    match plane[first..].first_chunk_mut() {
+                        Some(whole) => *whole = *converted,
+                        None => plane[first..].copy_from_slice(&converted[..own]),
+                    }
                 }
                 first += own;
             }
@@ -306,6 +349,22 @@ mod tests {
                 8192 * red - 6860 * green - 1332 * blue + half,
             ];
             assert_eq!(of_rgb([r, g, b]), expected.map(|sum| (sum >> 14) as u8), "{r}, {g}, {b}");
+        }
+    }
+
+    #[test]
+    fn every_colour_is_the_same_by_every_levels_instructions() {
+        let components = [Weights::LUMA, Weights::CB, Weights::CR];
+        let mut planes = [(); 3].map(|()| vec![0; 1 << 8]);
+        for (red, green) in (0..=255).flat_map(|red| (0..=255).map(move |green| (red, green))) {
+            let pixels: Vec<u8> = (0..=255).flat_map(|blue| [red, green, blue]).collect();
+            for level in Level::available() {
+                convert(level, &pixels, planes.each_mut().map(|plane| &mut plane[..]), components, of_rgb);
+                for (at, pixel) in pixels.as_chunks().0.iter().enumerate() {
+                    let found = planes.each_ref().map(|plane| plane[at]);
+                    assert_eq!(found, of_rgb(*pixel), "{level}: {pixel:?}");
+                }
+            }
         }
     }
 

@@ -134,16 +134,31 @@ impl Level {
 
 /// Asks the processor to fetch `bytes` into its first cache while it does other work, where the architecture
 /// has such an instruction.
-#[expect(unsafe_code, reason = "the instruction takes an address")]
 pub(crate) fn prefetch(bytes: &[u8]) {
+    prefetch_beyond(bytes, 0);
+}
+
+/// As [`prefetch`], of what lies one page further on, whether that belongs to the same memory or not.
+///
+/// Processors fetch ahead by themselves, but many only to the end of a page: a loop over memory that is in no
+/// cache waits at the start of each.
+#[inline(always)]
+pub(crate) fn prefetch_next_page(bytes: &[u8]) {
+    const PAGE: usize = 4096;
+    prefetch_beyond(bytes, PAGE);
+}
+
+#[inline(always)]
+#[expect(unsafe_code, reason = "the instruction takes an address")]
+fn prefetch_beyond(bytes: &[u8], distance: usize) {
     #[cfg(target_arch = "x86_64")]
     for line in bytes.chunks(64) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: it reads nothing, and every x86-64 has it.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+        // SAFETY: it reads nothing, whatever lies there, and every x86-64 has it.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().wrapping_add(distance).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = bytes;
+    let _ = (bytes, distance);
 }
 
 impl fmt::Display for Level {
