@@ -149,7 +149,7 @@ pub(crate) fn prefetch_next_page(bytes: &[u8]) {
 }
 
 #[inline(always)]
-#[expect(unsafe_code, reason = "the instruction takes an address")]
+#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the instruction takes an address"))]
 fn prefetch_beyond(bytes: &[u8], distance: usize) {
     #[cfg(target_arch = "x86_64")]
     for line in bytes.chunks(64) {
