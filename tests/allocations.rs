@@ -83,6 +83,8 @@ fn the_frame_path_allocates_nothing_after_its_first_frames() {
     let there = vec![picture.clone(); 250];
     let mut gone = vec![picture; 15];
     gone.resize(250, util::noise(4, size));
+    let objects = r#"{"open":"3","close":"3","fill_holes":true,"connect":"4","max":40}"#;
+    let objects = serde_json::from_str(objects).unwrap();
     // Each with the frames per allocation. Handing work to a thread pool allocates a block of queue entries
     // now and then, and a search draws each outline of a look once. No allocation may happen every frame.
     let cases = [(&there, util::Job::default().threads, 4), (&gone, 3, 2)];
@@ -94,6 +96,7 @@ fn the_frame_path_allocates_nothing_after_its_first_frames() {
             threads,
             templates: vec![Template::new("patch", patch.clone(), None).unwrap()],
             threshold: Some("mean:31:5".parse().unwrap()),
+            objects: Some(objects),
             tracks: vec!["30,40,24,16".parse().unwrap()],
             track_matches: true,
             ..util::Job::default()

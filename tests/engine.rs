@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use lockon::backend::{Backend, Device, Findings};
 use lockon::change::Change;
-use lockon::config::{BackendChoice, Kernel, Limits};
+use lockon::config::{BackendChoice, Kernel, Limits, ObjectSpec, ThresholdSpec};
 use lockon::control::Control;
 use lockon::engine::{OpenSpare, Purpose};
 use lockon::error::DeviceFault;
 use lockon::frame::{FrameMeta, Picture, Plane, Rect, Size};
 use lockon::orders::{Order, Repeated};
-use lockon::ports::Sink;
+use lockon::ports::{Delivery, Sink};
 use lockon::results::{Event, FrameRecord, Match, Summary};
 use lockon::template::Template;
 use lockon::{Error, Result};
@@ -113,6 +113,92 @@ fn masks_belong_to_their_frame_however_long_they_are_held() {
             let expected = lockon::reference::threshold::threshold(picture.as_ref(), &spec);
             assert!(mask.as_ref().unwrap().plane(0).to_plane() == expected, "{backend:?}");
         }
+    }
+}
+
+#[test]
+fn objects_are_those_of_the_definition_on_every_backend_for_any_number_of_threads_and_slots() {
+    let pictures = pictures(6);
+    let method: ThresholdSpec = "mean:9:2".parse().unwrap();
+    for spec in ["{}", r#"{"colour":"black","connect":"4","open":"3","close":"3","fill_holes":true,"max":4}"#]
+    {
+        let spec: ObjectSpec = serde_json::from_str(spec).unwrap();
+        for (backend, threads, depth) in
+            backends().into_iter().flat_map(|b| [(1, 1), (3, 2), (2, 4)].map(|(t, d)| (b, t, d)))
+        {
+            let sink = MemorySink::default();
+            let heard = sink.heard.clone();
+            let (threshold, objects) = (Some(method), Some(spec));
+            let job = Job { backend, threads, depth, threshold, objects, ..Job::default() };
+            let (summary, outcome) = job.run(&mut MemorySource::new(&pictures), vec![Box::new(sink)]);
+            outcome.unwrap();
+            let heard = heard.lock().unwrap();
+            let mut total = 0;
+            for (index, picture) in pictures.iter().enumerate() {
+                let mask = lockon::reference::threshold::threshold(picture.as_ref(), &method);
+                let expected = lockon::reference::objects::find(mask.as_ref(), picture.as_ref(), &spec);
+                let record = &heard.records[index];
+                assert_eq!(record.objects.as_ref(), Some(&expected.objects), "{backend:?} {threads} {depth}");
+                assert_eq!(record.more_objects, expected.more, "{backend:?} {threads} {depth}");
+                assert!(heard.masks[index].as_ref().unwrap().plane(0).to_plane() == expected.mask);
+                total += expected.objects.len() as u64;
+            }
+            assert_eq!(summary.objects.map(|objects| (objects.frames, objects.total)), Some((6, total)));
+            assert!(total > 0);
+        }
+    }
+}
+
+#[test]
+fn objects_begin_and_end_with_an_order_and_no_frame_has_those_of_another() {
+    let pictures = pictures(12);
+    let threshold: ThresholdSpec = "mean:9:2".parse().unwrap();
+    let spec = ObjectSpec { max: Some(5), ..ObjectSpec::default() };
+    for backend in backends() {
+        let sink = MemorySink::default();
+        let heard = sink.heard.clone();
+        let job = Job { backend, threshold: Some(threshold), ..Job::default() };
+        let orders = [(3, Some(spec)), (7, None)]
+            .map(|(at, objects)| (at, Change { objects: Some(objects), ..Change::default() }));
+        let changes = Changes { control: job.control.clone(), orders: orders.into() };
+        let sinks: Vec<Box<dyn Sink>> = vec![Box::new(sink), Box::new(changes)];
+        job.run(&mut MemorySource { is_slow: true, ..MemorySource::new(&pictures) }, sinks).1.unwrap();
+        let heard = heard.lock().unwrap();
+        let with: Vec<u64> = heard
+            .records
+            .iter()
+            .filter(|record| record.objects.is_some())
+            .map(|record| record.frame)
+            .collect();
+        assert_eq!(with, [4, 5, 6, 7], "{backend:?}");
+        for record in &heard.records[4..=7] {
+            let picture = pictures[record.frame as usize].as_ref();
+            let mask = lockon::reference::threshold::threshold(picture, &threshold);
+            let expected = lockon::reference::objects::find(mask.as_ref(), picture, &spec);
+            assert_eq!(
+                (record.objects.as_ref(), record.more_objects),
+                (Some(&expected.objects), expected.more)
+            );
+        }
+    }
+}
+
+/// Changes the search when a frame is delivered.
+struct Changes {
+    control: Control,
+    orders: Vec<(u64, Change)>,
+}
+
+impl Sink for Changes {
+    fn name(&self) -> &'static str {
+        "changes"
+    }
+
+    fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
+        for (_, change) in self.orders.iter().filter(|(at, _)| *at == delivery.record.frame) {
+            self.control.change(change.clone())?;
+        }
+        Ok(())
     }
 }
 

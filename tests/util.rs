@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::test_log;
 use lockon::backend::{self, Backend, Device, Options};
 use lockon::config::{
-    BackendChoice, Kernels, Limits, SearchMethod, ThresholdSpec, TimeSpan, TrackSpec, Typed,
+    BackendChoice, Kernels, Limits, ObjectSpec, SearchMethod, ThresholdSpec, TimeSpan, TrackSpec, Typed,
 };
 use lockon::control::Control;
 use lockon::engine::{Engine, OpenBackend, OpenSpare, Purpose};
@@ -310,6 +310,7 @@ pub struct Job {
     /// Instead of a search for the templates.
     pub searched: Option<Search>,
     pub threshold: Option<ThresholdSpec>,
+    pub objects: Option<ObjectSpec>,
     pub tracks: Vec<TrackSpec>,
     pub track_matches: bool,
     pub lost_for: Option<TimeSpan>,
@@ -328,6 +329,7 @@ impl Default for Job {
             templates: Vec::new(),
             searched: None,
             threshold: None,
+            objects: None,
             tracks: Vec::new(),
             track_matches: false,
             lost_for: None,
@@ -349,7 +351,7 @@ impl Job {
         let templates = self.templates.clone();
         let search = Search::new(templates, SearchMethod::Auto, &scales, &angles, &self.control);
         let mut search = search.unwrap();
-        (search.limits, search.threshold) = (self.limits, self.threshold);
+        (search.limits, search.threshold, search.objects) = (self.limits, self.threshold, self.objects);
         search
     }
 
@@ -430,6 +432,7 @@ pub fn run_record(format: &VideoFormat, device: &Device) -> RunRecord {
         tracks: Vec::new(),
         track_matches: false,
         threshold: None,
+        objects: None,
         range: None,
         settings: None,
         command: None,

@@ -5,13 +5,10 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::{ArgGroup, Args as ClapArgs, Parser, Subcommand, ValueHint};
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueHint};
 
-use lockon::config::{
-    BackendChoice, Bounds, Cleaning, Connectivity, Moment, ObjectColour, ObjectSpec, Square, ThresholdSpec,
-    View,
-};
-use lockon::frame::{Rect, Size};
+use lockon::config::{BackendChoice, Moment, ThresholdSpec, View};
+use lockon::frame::Rect;
 use lockon::media::source::Input;
 use lockon::request::{Field, ListenAddress};
 use lockon::text;
@@ -21,7 +18,7 @@ use super::events::EventsArgs;
 use super::farm::{JobsArgs, SubmitArgs, WorkerArgs, WorkersArgs};
 use super::log::{self, LogFormat};
 use super::overwrite::OverwriteArgs;
-use super::request::{All, OfDevice, Selection, StillSearch, Typed};
+use super::request::{All, Selection, StillSearch, StillThreshold, Typed};
 use super::values::{offering, read};
 use super::version;
 
@@ -367,66 +364,11 @@ pub(super) struct ThresholdArgs {
     #[arg(long, value_name = "METHOD:BLOCK:VALUE[:inv]", value_parser = read::<ThresholdSpec>)]
     pub(super) method: ThresholdSpec,
     #[command(flatten)]
-    pub(super) typed: Typed<OfDevice>,
-    #[command(flatten, next_help_heading = "Objects")]
-    pub(super) objects: ObjectArgs,
-}
-
-/// The objects of a mask, and the mask before they are found.
-#[derive(ClapArgs)]
-#[command(group = ArgGroup::new("of objects").args(["objects", "open", "close", "fill_holes"]).multiple(true))]
-#[command(group = ArgGroup::new("of components").args(["objects", "fill_holes"]).multiple(true))]
-pub(super) struct ObjectArgs {
-    /// Print the objects of the black and white picture (connected components) as one `frame` record: box,
-    /// centre, area, length, width, direction, perimeter, holes and luma of each
-    #[arg(long)]
-    pub(super) objects: bool,
-    /// Colour of the objects: white, or black (ink on paper)
-    #[arg(long, value_name = "COLOUR", default_value = "white", requires = "of objects", hide_possible_values = true,
-          value_parser = offering::<ObjectColour>(ObjectColour::ALL.map(ObjectColour::name)))]
-    pub(super) object_colour: ObjectColour,
-    /// Neighbours of a pixel that belong to its object: 8 (also across corners) or 4
-    #[arg(long, value_name = "N", default_value = "8", requires = "of components", hide_possible_values = true,
-          value_parser = offering::<Connectivity>(Connectivity::ALL.map(Connectivity::name)))]
-    pub(super) connect: Connectivity,
-    /// Report only objects of so many pixels: 20..500, 20.. or ..500
-    #[arg(long, value_name = "MIN..MAX", requires = "objects", value_parser = read::<Bounds<usize>>)]
-    pub(super) object_area: Option<Bounds<usize>>,
-    /// Report only objects with boxes of such sizes: 5x8..40x60, 5x8.. or ..40x60
-    #[arg(long, value_name = "WxH..WxH", requires = "objects", value_parser = read::<Bounds<Size>>)]
-    pub(super) object_size: Option<Bounds<Size>>,
-    /// Report only the N largest objects, largest first; the record has the number of the others
-    #[arg(long, value_name = "N", requires = "objects", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) object_max: Option<u32>,
-    /// First remove parts of objects that no square of N x N pixels fits into (opening); N is odd, 3 to 255
-    #[arg(long, value_name = "N", value_parser = read::<Square>)]
-    pub(super) open: Option<Square>,
-    /// Then fill gaps that no square of N x N pixels fits into (closing); N is odd, 3 to 255
-    #[arg(long, value_name = "N", value_parser = read::<Square>)]
-    pub(super) close: Option<Square>,
-    /// Then fill the holes of objects
-    #[arg(long)]
-    pub(super) fill_holes: bool,
+    pub(super) typed: Typed<StillThreshold>,
     /// Picture of -o: mask, or overlay (the picture, with a box around each object)
     #[arg(long, value_name = "VIEW", default_value = "mask", requires_all = ["objects", "output"],
           hide_possible_values = true, value_parser = offering::<View>(["mask", "overlay"]))]
     pub(super) view: View,
-}
-
-impl ObjectArgs {
-    /// The objects to find, or to clean the mask of. `None` if the mask stays as it is.
-    pub(super) fn spec(&self) -> Option<ObjectSpec> {
-        let cleaning = Cleaning { open: self.open, close: self.close, fill_holes: self.fill_holes };
-        let spec = ObjectSpec {
-            colour: self.object_colour,
-            connectivity: self.connect,
-            cleaning,
-            area: self.object_area.unwrap_or_default(),
-            size: self.object_size.unwrap_or_default(),
-            max: self.object_max.map(|max| max as usize),
-        };
-        (self.objects || !cleaning.is_none()).then_some(spec)
-    }
 }
 
 #[derive(ClapArgs)]

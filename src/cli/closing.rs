@@ -8,7 +8,8 @@ use lockon::fleet::Ended;
 use lockon::media::sink::{self, Numbered};
 use lockon::memory::Bytes;
 use lockon::results::{
-    EventsSummary, FrameTime, Percentiles, Span, Summary, TemplateSummary, TrackSummary, TrafficSummary,
+    EventsSummary, FrameTime, ObjectsSummary, Percentiles, Span, Summary, TemplateSummary, TrackSummary,
+    TrafficSummary,
 };
 use lockon::stats::Stage;
 use lockon::text;
@@ -48,6 +49,7 @@ pub(super) fn describe(summary: &Summary, min_score: f64) -> String {
             percent(foreground.most)
         ));
     }
+    lines.extend(summary.objects.map(of_objects));
     lines.extend(summary.events.iter().map(|EventsSummary { name, sent, lost }| {
         let lost_words = if *lost > 0 { format!(", {lost} lost") } else { String::new() };
         format!("events: {sent} of {} delivered to {}{lost_words}", sent + lost, text::in_one_line(name))
@@ -222,6 +224,20 @@ fn appearances(summary: &Summary) -> Vec<String> {
     several.map(line).collect()
 }
 
+/// How many objects frames had, and how many of them `--object-max` left out.
+fn of_objects(all: ObjectsSummary) -> String {
+    let ObjectsSummary { frames, total, least, mean, most, cut_off_frames, more_objects } = all;
+    let mut line = format!(
+        "objects: {mean:.1} in a frame on average, minimum {least}, maximum {most}, {total} in {}",
+        counted(frames, "frame", "frames")
+    );
+    if more_objects > 0 {
+        let in_frames = counted(cut_off_frames, "frame", "frames");
+        let _ = write!(line, "; --object-max left out {more_objects} in {in_frames}");
+    }
+    line
+}
+
 fn of_template(found: &TemplateSummary, frames: u64, min_score: f64) -> String {
     let name = text::in_one_line(&found.template);
     let of_all = counted(frames, "frame", "frames");
@@ -394,6 +410,24 @@ mod tests {
                 "foreground: 12.3 % of the pixels on average, minimum 0 %, maximum over 99.9 %"
             ]
         );
+    }
+
+    #[test]
+    fn objects_are_told_with_those_that_the_maximum_left_out() {
+        let all = ObjectsSummary {
+            frames: 3,
+            total: 8,
+            least: 1,
+            mean: 8.0 / 3.0,
+            most: 5,
+            ..ObjectsSummary::default()
+        };
+        let said = |objects| describe(&Summary { objects: Some(objects), ..Summary::default() }, 0.8);
+        let line = "objects: 2.7 in a frame on average, minimum 1, maximum 5, 8 in 3 frames";
+        assert_eq!(said(all).lines().nth(1), Some(line));
+        let cut_off = ObjectsSummary { cut_off_frames: 1, more_objects: 9, ..all };
+        let line = format!("{line}; --object-max left out 9 in 1 frame");
+        assert_eq!(said(cut_off).lines().nth(1), Some(&*line));
     }
 
     #[test]

@@ -34,12 +34,12 @@ impl Selection for StillSearch {
     }
 }
 
-/// The options that select the device and its kernels.
-pub(super) struct OfDevice;
+/// The options of a threshold of a still picture: the device and its kernels, and what is done with the mask.
+pub(super) struct StillThreshold;
 
-impl Selection for OfDevice {
+impl Selection for StillThreshold {
     fn has(field: &Field) -> bool {
-        ["backend", "kernel"].contains(&field.name)
+        field.spec.of_masks || ["backend", "kernel"].contains(&field.name)
     }
 }
 
@@ -273,6 +273,11 @@ mod tests {
             ("threshold", ..) => {
                 vec!["mean:31:5", "gaussian:3:-7.5:inv", "sauvola:255:0.2", "niblack:31:-0.2:inv"]
             }
+            ("object-area", ..) => vec!["20..500", "20..", "..500"],
+            ("object-size", ..) => vec!["5x8..40x60", "5x8..", "..40x60"],
+            ("object-colour", ..) => vec!["black"],
+            ("connect", ..) => vec!["4"],
+            ("open" | "close", ..) => vec!["3", "255"],
             ("scales", ..) => vec!["0.5", "0.8..1.25", "0.8..1.25/1.02"],
             ("angles", ..) => vec!["45", "-12.5", "-180..180", "-30..30/2"],
             ("roi", ..) => vec!["0,0,1,1", "10,20,300,400"],

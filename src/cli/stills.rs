@@ -7,7 +7,6 @@ use std::time::Instant;
 use anyhow::Result;
 
 use lockon::Error;
-use lockon::backend::cpu::objects::ObjectFinder;
 use lockon::backend::{self, Backend, Findings, Options, Standing};
 use lockon::config::View;
 use lockon::control::Control;
@@ -15,6 +14,7 @@ use lockon::files;
 use lockon::frame::{FrameMeta, Picture, PixelFormat, Plane, PlaneRef};
 use lockon::output;
 use lockon::overlay::{self, Canvas, Trails};
+use lockon::request::Request;
 use lockon::results::{FrameRecord, Match, Record, ThresholdResult};
 use lockon::setup::{self, NamedTemplate, check_device};
 use lockon::still::{self, Still, Warned};
@@ -90,50 +90,39 @@ fn save_overlay(path: &Path, scene: &Still, record: &FrameRecord) -> lockon::Res
 /// `lockon threshold`: the thresholded picture as a file, its objects as one `frame` record on standard
 /// output.
 pub(super) fn threshold(args: &ThresholdArgs) -> Result<Outcome> {
-    let (request, output) = (args.typed.request()?, args.output.as_ref());
-    check_device(&request.kernel, request.backend, None, Some(args.method))?;
-    if args.objects.view == View::Split {
+    let request = Request { threshold: Some(args.method), ..args.typed.request()? };
+    let output = args.output.as_ref();
+    check_device(&request.kernel, request.backend, None, request.threshold)?;
+    request.check_objects()?;
+    if args.view == View::Split {
         return Err(Error::Usage("--view split is for videos: use mask or overlay".into()).into());
     }
     if let Some(output) = output {
         check_output(std::slice::from_ref(&args.image), output)?;
     }
     let picture = load_scene(&args.image)?;
-    let size = picture.luma.size();
-    let spec = args.objects.spec();
-    let finder = spec.map(|spec| ObjectFinder::new(&spec, size, request.options(&Control::new()).memory));
-    let mut finder = finder.transpose()?;
     if let Some(output) = output.filter(|output| !files::is_stdout(output)) {
         args.overwrite.allow(std::slice::from_ref(output))?;
     }
     let started = Instant::now();
-    let standing = Standing::new(size).thresholding(Some(args.method), true);
+    let standing = Standing::new(picture.luma.size())
+        .thresholding(request.threshold, output.is_some())
+        .finding(request.object_spec());
     let backend = backend::open(&Options { depth: 1, ..request.options(&Control::new()) }, &standing)?;
     let found = work(backend, picture.luma.as_ref())?;
-    let mask = found.mask.expect("the mask was asked for");
-    let mut cleaned = None;
-    if let Some(finder) = &mut finder {
-        finder.clean(mask.plane(0))?;
-        let mut plane = Plane::default();
-        finder.cleaned(&mut plane);
-        cleaned = Some(plane);
-    }
-    let mut record = FrameRecord::default();
-    if let Some(finder) = finder.as_mut().filter(|_| args.objects.objects) {
-        let mut objects = Vec::new();
-        record.more_objects = finder.find(picture.luma.as_ref(), &mut objects)?;
-        record.objects = Some(objects);
-        record.threshold = found.foreground.map(|foreground| ThresholdResult { foreground });
-        record.latency_us = started.elapsed().as_micros() as u64;
-    }
+    let record = FrameRecord {
+        threshold: found.foreground.map(|foreground| ThresholdResult { foreground }),
+        objects: found.objects,
+        more_objects: found.more_objects,
+        latency_us: started.elapsed().as_micros() as u64,
+        ..FrameRecord::default()
+    };
     match output {
-        Some(path) if args.objects.view == View::Overlay => save_overlay(path, &picture, &record)?,
-        Some(path) => still::save(path, cleaned.as_ref().map_or_else(|| mask.plane(0), Plane::as_ref))?,
+        Some(path) if args.view == View::Overlay => save_overlay(path, &picture, &record)?,
+        Some(path) => still::save(path, found.mask.expect("the mask was asked for").plane(0))?,
         None => {}
     }
-    if !args.objects.objects {
-        return Ok(Outcome::Done);
-    }
+    let Some(objects) = &record.objects else { return Ok(Outcome::Done) };
     // The record follows the picture, which its readers may look for.
     if !output.is_some_and(|output| files::is_stdout(output)) {
         let mut line = Vec::new();
@@ -141,7 +130,7 @@ pub(super) fn threshold(args: &ThresholdArgs) -> Result<Outcome> {
         print(&String::from_utf8(line).expect("JSON is text"))?;
     }
     if record.more_objects > 0 {
-        let (kept, more) = (record.objects.iter().flatten().count(), record.more_objects);
+        let (kept, more) = (objects.len(), record.more_objects);
         log::say(&format!("--object-max: the {kept} largest objects are reported, {more} are left out"));
     }
     Ok(Outcome::Done)

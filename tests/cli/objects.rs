@@ -1,4 +1,4 @@
-//! `lockon threshold --objects`.
+//! Objects: `lockon threshold --objects`, and of videos.
 
 use super::*;
 
@@ -100,12 +100,157 @@ fn options_of_objects_that_mean_nothing_are_wrong_usage() {
         ("-o mask.png --objects --view split", "--view split is for videos"),
         ("--objects --object-area 9..3", "the range ends before it begins"),
         ("--objects --object-size 9..30", "expected WxH..WxH"),
-        ("--objects --object-max 0", "0 is not in 1.."),
+        ("--objects --object-max 0", "not 1 or more"),
         ("--objects --connect 6", "expected 4 or 8"),
         ("-o mask.png --open 3 --connect 4", "--objects"),
         ("--objects --open 4", "expected an odd number from 3 to 255"),
     ] {
         fails(&place.lockon(&format!("threshold scene.png --method mean:21:3 {words}")), 2, says);
         assert!(!place.path("mask.png").exists(), "{words}");
+    }
+}
+
+/// A folder with `scene.png` and five pictures of a sequence, which move and get darker.
+fn sequence() -> Place {
+    let (place, scene) = place();
+    std::fs::create_dir(place.path("seq")).unwrap();
+    for index in 0..5 {
+        let mut picture = scene.clone();
+        picture.data_mut().rotate_left(7 * index);
+        picture.data_mut().iter_mut().for_each(|pixel| *pixel -= *pixel / 8 * index as u8 / 4);
+        lockon::still::save(&place.path(&format!("seq/{index}.png")), picture.as_ref()).unwrap();
+    }
+    place
+}
+
+/// The objects of each picture of the sequence by itself, and how many are beyond the maximum.
+fn of_stills(place: &Place, options: &str) -> Vec<(Value, u64)> {
+    let one = |index| {
+        let words = format!("threshold seq/{index}.png --method mean:21:3 --objects {options}");
+        let record = record(&succeeds(place.lockon(&words)));
+        let more = record.get("more_objects").map_or(0, |more| more.as_u64().unwrap());
+        (record["objects"].clone(), more)
+    };
+    (0..5).map(one).collect()
+}
+
+#[test]
+fn objects_of_a_video_are_those_of_its_pictures_in_every_output_for_any_number_of_threads() {
+    let place = sequence();
+    let options = "--object-colour black --connect 4 --open 3 --fill-holes --object-area 4.. --object-max 6";
+    for (options, threads) in [("", 1), (options, 1), (options, 3)] {
+        let expected = of_stills(&place, options);
+        assert!(expected.iter().any(|(_, more)| (*more > 0) == !options.is_empty()), "{expected:?}");
+        let words = format!(
+            "run seq/%d.png --threshold mean:21:3 --objects {options} --backend cpu --threads {threads} -y --no-progress \
+             --results a.jsonl --results a.csv --results a.coco.json --report a.html"
+        );
+        let out = succeeds(place.lockon(&words));
+        let lines = std::fs::read_to_string(place.path("a.jsonl")).unwrap();
+        let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let frames: Vec<_> = lines.iter().filter(|line| line["type"] == "frame").collect();
+        assert_eq!(frames.len(), 5);
+        for (frame, (objects, more)) in frames.iter().zip(&expected) {
+            assert_eq!(frame["objects"], *objects, "{options}");
+            assert_eq!(frame.get("more_objects").map_or(0, |more| more.as_u64().unwrap()), *more);
+        }
+        let counts: Vec<u64> = expected.iter().map(|(all, _)| all.as_array().unwrap().len() as u64).collect();
+        let (total, more) = (counts.iter().sum::<u64>(), expected.iter().map(|(_, more)| more).sum::<u64>());
+        let of_run = &lines.last().unwrap()["objects"];
+        assert_eq!((of_run["frames"].as_u64(), of_run["total"].as_u64()), (Some(5), Some(total)));
+        assert_eq!(of_run["most"].as_u64(), counts.iter().max().copied());
+        assert_eq!(of_run["more_objects"].as_u64().unwrap_or(0), more);
+        let said = stderr(&out);
+        assert!(said.contains(&format!("{total} in 5 frames")), "{said}");
+        assert_eq!(said.contains(&format!("--object-max left out {more} in ")), more > 0, "{said}");
+
+        let all = || expected.iter().flat_map(|(objects, _)| objects.as_array().unwrap());
+        let mut csv = csv::Reader::from_path(place.path("a.csv")).unwrap();
+        let rows: Vec<_> =
+            csv.deserialize::<std::collections::BTreeMap<String, String>>().map(Result::unwrap).collect();
+        assert_eq!(rows.len() as u64, total);
+        for (row, object) in rows.iter().zip(all()) {
+            assert_eq!(row["kind"], "object");
+            for key in [
+                "x",
+                "y",
+                "w",
+                "h",
+                "area",
+                "cx",
+                "cy",
+                "length",
+                "width",
+                "angle",
+                "perimeter",
+                "holes",
+                "mean_luma",
+            ] {
+                assert_eq!(row[key].parse::<f64>().unwrap(), object[key].as_f64().unwrap(), "{key}");
+            }
+            assert_eq!(row["touches_border"] == "true", object.get("touches_border").is_some());
+        }
+        let coco: Value = serde_json::from_slice(&std::fs::read(place.path("a.coco.json")).unwrap()).unwrap();
+        let annotations = coco["annotations"].as_array().unwrap();
+        assert_eq!(annotations.len() as u64, total);
+        for (annotation, object) in annotations.iter().zip(all()) {
+            assert_eq!(annotation["area"].as_f64(), object["area"].as_f64());
+            assert_eq!(annotation["segmentation"]["size"], serde_json::json!([77, 121]), "{annotation}");
+        }
+        let report = std::fs::read_to_string(place.path("a.html")).unwrap();
+        assert!(report.contains("<h2>Objects over time</h2>") && report.contains(&format!("{total} in all")));
+    }
+}
+
+#[test]
+fn masks_of_a_video_are_cleaned_and_pictures_have_boxes_around_objects() {
+    let place = sequence();
+    std::fs::create_dir(place.path("out")).unwrap();
+    let clean =
+        "run seq/%d.png --threshold mean:21:3 --close 3 --open 5 --backend cpu --no-progress -o out/%d.png";
+    succeeds(place.lockon(clean));
+    for index in 0..5 {
+        let words = format!("threshold seq/{index}.png --method mean:21:3 --close 3 --open 5 -y -o one.png");
+        succeeds(place.lockon(&words));
+        let of_run = lockon::still::load(&place.path(&format!("out/{index}.png"))).unwrap().luma;
+        assert_eq!(of_run, lockon::still::load(&place.path("one.png")).unwrap().luma, "{index}");
+    }
+    // With objects the picture is shown, with a box around each: its lines lie around the object.
+    let objects = of_stills(&place, "--object-max 1");
+    let words = "run seq/%d.png --threshold mean:21:3 --objects --object-max 1 --backend cpu --no-progress -y -o out/%d.png";
+    succeeds(place.lockon(words));
+    for (index, (objects, _)) in objects.iter().enumerate() {
+        let at = |key: &str| objects[0][key].as_u64().unwrap() as u32;
+        let picture = image::open(place.path(&format!("out/{index}.png"))).unwrap().into_rgb8();
+        let middle = at("x") + at("w") / 2;
+        let is_line = |y: u32| {
+            let image::Rgb([red, green, _]) = *picture.get_pixel(middle, y);
+            red > 150 && green < 110
+        };
+        assert!((at("y").saturating_sub(2)..=at("y")).any(is_line), "{index}: {objects}");
+    }
+}
+
+#[test]
+fn options_of_objects_that_mean_nothing_in_a_run_are_wrong_usage_with_the_remedy() {
+    let place = sequence();
+    for (words, says) in [
+        (
+            "--objects",
+            "--objects is for the thresholded picture: add a threshold, such as --threshold mean:31:5",
+        ),
+        ("--open 3", "--open is for the thresholded picture: add a threshold"),
+        ("--threshold mean:21:3 --object-area 3..", "--object-area needs --objects"),
+        ("--threshold mean:21:3 --object-max 5", "--object-max needs --objects"),
+        ("--threshold mean:21:3 --connect 4", "--connect needs --objects or --fill-holes"),
+        (
+            "--threshold mean:21:3 --object-colour black",
+            "--object-colour needs --objects, --open, --close or",
+        ),
+        ("--threshold mean:21:3 --objects --object-max 0", "not 1 or more"),
+        ("--threshold mean:21:3 --open 4", "expected an odd number from 3 to 255"),
+    ] {
+        fails(&place.lockon(&format!("run seq/%d.png --results a.jsonl {words}")), 2, says);
+        assert!(!place.path("a.jsonl").exists(), "{words}");
     }
 }

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::as_text;
-use crate::config::{Angles, Scales, SearchMethod, ThresholdSpec, Typed};
+use crate::config::{Angles, ObjectSpec, Scales, SearchMethod, ThresholdSpec, Typed};
 use crate::frame::Rect;
 use crate::template::Template;
 
@@ -54,6 +54,18 @@ pub struct Change {
     /// The adaptive threshold, as it is typed; `Some(None)`, as text `null`, is none.
     #[serde(with = "as_text::or_null", skip_serializing_if = "Option::is_none")]
     pub threshold: Option<Option<ThresholdSpec>>,
+    /// The cleaning of the thresholded frame, and the objects that are reported of it; `Some(None)`, as
+    /// `null`, is none.
+    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    pub objects: Option<Option<ObjectSpec>>,
+}
+
+/// A value that can be set to "none" explicitly, by `null`.
+#[expect(clippy::option_option, reason = "to leave it, to have none, and to have this are three things")]
+fn given<'a, T: Deserialize<'a>, D: Deserializer<'a>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
 }
 
 impl Change {
@@ -68,15 +80,27 @@ impl Change {
     }
 
     /// Splits it into several changes that can be made without each other: of templates and the forms in
-    /// which they are searched; of the region; of the rules for matches; of the threshold.
+    /// which they are searched; of the region; of the rules for matches; of the threshold; of objects.
     pub fn parts(self) -> Vec<Self> {
-        let Self { remove, add, min_score, max_matches, max_overlap, scales, angles, search, roi, threshold } =
-            self;
+        let Self {
+            remove,
+            add,
+            min_score,
+            max_matches,
+            max_overlap,
+            scales,
+            angles,
+            search,
+            roi,
+            threshold,
+            objects,
+        } = self;
         let parts = [
             Self { remove, add, scales, angles, search, ..Self::default() },
             Self { roi, ..Self::default() },
             Self { min_score, max_matches, max_overlap, ..Self::default() },
             Self { threshold, ..Self::default() },
+            Self { objects, ..Self::default() },
         ];
         parts.into_iter().filter(|part| !part.is_empty()).collect()
     }
@@ -90,8 +114,19 @@ impl Change {
 impl fmt::Display for Change {
     /// In words: `remove template "a", set min-score to 0.7`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { remove, add, min_score, max_matches, max_overlap, scales, angles, search, roi, threshold } =
-            self;
+        let Self {
+            remove,
+            add,
+            min_score,
+            max_matches,
+            max_overlap,
+            scales,
+            angles,
+            search,
+            roi,
+            threshold,
+            objects,
+        } = self;
         let mut parts = Vec::new();
         parts.extend(remove.iter().map(|name| format!("remove template {:?}", &**name)));
         parts
@@ -107,8 +142,10 @@ impl fmt::Display for Change {
         set("search", shown(search.as_ref()));
         set("roi", roi.as_ref().and_then(|roi| shown(roi.as_ref())));
         set("threshold", threshold.as_ref().and_then(|threshold| shown(threshold.as_ref())));
+        set("objects", objects.as_ref().and_then(|objects| shown(objects.as_ref())));
         parts.extend((*roi == Some(None)).then(|| "search the whole frame".into()));
         parts.extend((*threshold == Some(None)).then(|| "threshold no more".into()));
+        parts.extend((*objects == Some(None)).then(|| "look for no objects".into()));
         f.write_str(if parts.is_empty() { "change nothing" } else { "" })?;
         f.write_str(&parts.join(", "))
     }
@@ -135,19 +172,22 @@ mod tests {
             search: Some(SearchMethod::Exhaustive),
             roi: Some(Some(Rect::new(1, 2, 3, 4))),
             threshold: Some(Some("sauvola:31:0.2:inv".parse().unwrap())),
+            objects: Some(Some(ObjectSpec { max: Some(9), ..ObjectSpec::default() })),
         }
     }
 
     #[test]
     fn a_change_is_the_same_after_it_was_written_and_read() {
-        let none = Change { roi: Some(None), threshold: Some(None), ..Change::default() };
+        let none =
+            Change { roi: Some(None), threshold: Some(None), objects: Some(None), ..Change::default() };
         for change in [all(), none, Change::default(), Change::removing("a")] {
             let text = serde_json::to_string(&change).unwrap();
             assert_eq!(serde_json::from_str::<Change>(&text).unwrap(), change, "{text}");
         }
         assert_eq!(serde_json::to_string(&Change::default()).unwrap(), "{}");
-        let text = r#"{"roi":null,"threshold":"mean:31:5","min_score":0.5}"#;
+        let text = r#"{"roi":null,"threshold":"mean:31:5","min_score":0.5,"objects":null}"#;
         let read: Change = serde_json::from_str(text).unwrap();
+        assert_eq!(read.objects, Some(None));
         assert_eq!((read.roi, read.min_score, read.max_matches), (Some(None), Some(0.5), None));
         for text in [r#"{"roi":"1,2,0,4"}"#, r#"{"threshold":"mean:30:5"}"#, r#"{"search":"guess"}"#] {
             assert!(serde_json::from_str::<Change>(text).is_err(), "{text}");
@@ -158,8 +198,8 @@ mod tests {
     fn the_parts_of_a_change_are_all_of_it() {
         let parts = all().parts();
         let told: Vec<_> = parts.iter().map(ToString::to_string).collect();
-        assert_eq!(told.len(), 4, "{told:?}");
-        let in_order = [0, 2, 1, 3].map(|part| told[part].as_str()).join(", ");
+        assert_eq!(told.len(), 5, "{told:?}");
+        let in_order = [0, 2, 1, 3, 4].map(|part| told[part].as_str()).join(", ");
         for word in
             all().to_string().split(", ").filter(|word| word.starts_with("set") || word.starts_with("add"))
         {
@@ -175,10 +215,12 @@ mod tests {
             all().to_string(),
             "remove template \"a\", add template \"b\" (9x7), set min-score to 0.7234567890123456, \
              set max-matches to 3, set max-overlap to 0.1, set scales to 0.8..1.25/1.1, set angles to -30..30, \
-             set search to exhaustive, set roi to 1,2,3,4, set threshold to sauvola:31:0.2:inv"
+             set search to exhaustive, set roi to 1,2,3,4, set threshold to sauvola:31:0.2:inv, \
+             set objects to white, 8 neighbours, at most 9"
         );
-        let none = Change { roi: Some(None), threshold: Some(None), ..Change::default() };
-        assert_eq!(none.to_string(), "search the whole frame, threshold no more");
+        let none =
+            Change { roi: Some(None), threshold: Some(None), objects: Some(None), ..Change::default() };
+        assert_eq!(none.to_string(), "search the whole frame, threshold no more, look for no objects");
         assert_eq!(Change::default().to_string(), "change nothing");
     }
 }

@@ -382,6 +382,8 @@ impl Engine<'_> {
         // failed.
         let mut seen = Ok(());
         let record = records.share(|record| {
+            // The list of an earlier frame, which the backend fills again.
+            let used = record.objects.take();
             record.clear();
             (record.frame, record.pts_ns) = (meta.index, meta.pts_ns);
             record.pts_interpolated = circumstances.is_pts_interpolated;
@@ -389,6 +391,8 @@ impl Engine<'_> {
             record.picture = self.source.picture(meta.index);
             record.matches.append(&mut findings.matches);
             record.threshold = findings.foreground.map(|foreground| ThresholdResult { foreground });
+            record.objects = std::mem::replace(&mut findings.objects, used);
+            record.more_objects = findings.more_objects;
             let started = Instant::now();
             let FrameRecord { matches, tracks, detections, .. } = record;
             self.source.detections(meta.index, detections);

@@ -5,22 +5,22 @@
 //! [`Event`]. Only the top-level keys of `frame` that end in `_us`, the whole `summary`, and `backend`,
 //! `device`, `driver`, `decoder`, `started` and `command` of `run` depend on the clock, the machine or how
 //! lockon was started: two runs can be compared by bytes without them. Of the `summary`, `frames`, `found`,
-//! `tracks`, `more_tracks`, `births` and `foreground` do not depend on these either where no frame is
-//! dropped.
+//! `tracks`, `more_tracks`, `births`, `foreground` and `objects` do not depend on these either where no frame
+//! is dropped.
 
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::config::TimeSpan;
+use crate::config::{ObjectSpec, TimeSpan};
 use crate::frame::Rect;
 use crate::orders::Order;
 
 mod summary;
 
 pub use summary::{
-    Appearance, EventsSummary, FrameTime, OutputSummary, Percentiles, Span, Spread, StageSummary, Summary,
-    TemplateSummary, TrackSummary, TrafficSummary,
+    Appearance, EventsSummary, FrameTime, ObjectsSummary, OutputSummary, Percentiles, Span, Spread,
+    StageSummary, Summary, TemplateSummary, TrackSummary, TrafficSummary,
 };
 
 /// One line of a JSON Lines file.
@@ -109,6 +109,8 @@ pub struct SearchRecord {
     pub roi: Option<String>,
     /// The adaptive threshold: `METHOD:BLOCK:VALUE[:inv]`.
     pub threshold: Option<String>,
+    /// The cleaning of the mask, and the objects that are reported of it.
+    pub objects: Option<ObjectSpec>,
 }
 
 /// A template of a search.
@@ -165,6 +167,9 @@ pub struct RunRecord {
     /// The adaptive threshold: `METHOD:BLOCK:VALUE[:inv]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<String>,
+    /// The cleaning of the mask, and the objects that are reported of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objects: Option<ObjectSpec>,
     /// `full` if luma of limited range was expanded before it was searched and thresholded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<&'static str>,
@@ -376,7 +381,7 @@ impl Match {
 ///
 /// Numbers with a fraction are computed in f64, in the order that is written here, from exact integers, and
 /// are then rounded to 1/1000. The sums run over the object's n pixels, x and y being their columns and rows.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Object {
     /// Left column of the box.
     pub x: usize,

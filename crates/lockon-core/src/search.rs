@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::backend::{self, Variants};
 use crate::change::Change;
-use crate::config::{Angles, Limits, LumaRange, Scales, SearchMethod, ThresholdSpec, Typed};
+use crate::config::{Angles, Limits, LumaRange, ObjectSpec, Scales, SearchMethod, ThresholdSpec, Typed};
 use crate::control::Control;
 use crate::error::{Bytes, Error, Result};
 use crate::frame::{Frame, Rect, Size, VideoFormat};
@@ -27,6 +27,8 @@ pub struct Search {
     pub limits: Limits,
     /// The adaptive threshold.
     pub threshold: Option<ThresholdSpec>,
+    /// The cleaning and the objects of the thresholded frame, where there is a threshold.
+    pub objects: Option<ObjectSpec>,
     /// The range of luma that is searched and thresholded.
     pub range: LumaRange,
 }
@@ -127,6 +129,7 @@ impl Search {
         *max_overlap = change.max_overlap.unwrap_or(*max_overlap);
         search.limits.check()?;
         search.threshold = change.threshold.unwrap_or(search.threshold);
+        search.objects = change.objects.unwrap_or(search.objects);
         search.roi = change.roi.unwrap_or(search.roi);
         search.method = change.search.unwrap_or(search.method);
         if let Some(scales) = &change.scales {
@@ -177,6 +180,7 @@ impl Search {
             search: if_new(self.method, &before.method),
             roi: if_new(self.roi, &before.roi),
             threshold: if_new(self.threshold, &before.threshold),
+            objects: if_new(self.objects, &before.objects),
         }
     }
 
@@ -194,6 +198,7 @@ impl Search {
             max_overlap,
             roi: self.roi.map(|roi| roi.to_string()),
             threshold: self.threshold.map(|threshold| threshold.to_string()),
+            objects: self.objects,
         }
     }
 
@@ -412,6 +417,7 @@ mod tests {
             search: Some(SearchMethod::Exhaustive),
             roi: Some(Some(Rect::new(1, 2, 30, 40))),
             threshold: Some(Some("mean:31:5".parse().unwrap())),
+            objects: Some(Some(ObjectSpec { max: Some(9), ..ObjectSpec::default() })),
         };
         let parts = [
             Change { add: vec![template("a", 12)], ..Change::default() },
@@ -420,8 +426,9 @@ mod tests {
             all,
         ];
         let as_told = |search: &Search| {
-            let Search { templates, scales, angles, method, roi, limits, threshold, .. } = search.clone();
-            (templates, scales, angles, method, (roi, limits, threshold))
+            let Search { templates, scales, angles, method, roi, limits, threshold, objects, .. } =
+                search.clone();
+            (templates, scales, angles, method, (roi, limits, threshold, objects))
         };
         let before = search(&["a", "b", "c"]);
         let mut after = before.clone();
@@ -445,6 +452,7 @@ mod tests {
             min_score: Some(0.5),
             roi: Some(Some(Rect::new(1, 2, 30, 40))),
             threshold: Some(Some("mean:31:5".parse().unwrap())),
+            objects: Some(Some(ObjectSpec::default())),
             ..Change::default()
         };
         let record = search(&["a", "b"]).changed(&change).unwrap().record();
@@ -453,6 +461,7 @@ mod tests {
             serde_json::json!({
                 "templates": [{ "name": "b", "w": 11, "h": 7 }, { "name": "c", "w": 8, "h": 7 }],
                 "min_score": 0.5, "max_matches": 1, "max_overlap": 0.3, "roi": "1,2,30,40", "threshold": "mean:31:5",
+                "objects": { "colour": "white", "connect": "8" },
             })
         );
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::appearances::{Appearance, Appearances};
 use crate::results::{
-    FrameRecord, FrameTime, RunRecord, Span, Spread, Summary, TemplateSummary, Track, TrackState,
-    TrackSummary,
+    FrameRecord, FrameTime, ObjectsSummary, RunRecord, Span, Spread, Summary, TemplateSummary, Track,
+    TrackState, TrackSummary,
 };
 
 /// Maximum tracks that the summary describes; later tracks of matches are only counted. A run may have any
@@ -28,6 +28,8 @@ pub struct Tally {
     births: Option<u64>,
     /// Minimum, maximum, sum and number of the shares of foreground.
     foreground: Option<(f64, f64, f64, u64)>,
+    /// Its mean is made at the end.
+    objects: Option<ObjectsSummary>,
     watch: Option<Appearances>,
     appearances: Vec<Appearance>,
     more_appearances: u64,
@@ -84,6 +86,15 @@ impl Tally {
             (*least, *most) = (least.min(share), most.max(share));
             (*sum, *frames) = (*sum + share, *frames + 1);
         }
+        if let Some(objects) = &record.objects {
+            let count = objects.len() as u64;
+            let all =
+                self.objects.get_or_insert(ObjectsSummary { least: count, ..ObjectsSummary::default() });
+            (all.frames, all.total) = (all.frames + 1, all.total + count);
+            (all.least, all.most) = (all.least.min(count), all.most.max(count));
+            all.cut_off_frames += u64::from(record.more_objects > 0);
+            all.more_objects += record.more_objects;
+        }
     }
 
     /// Writes the counts so far into a summary.
@@ -102,6 +113,8 @@ impl Tally {
             mean: sum / frames as f64,
             most,
         });
+        let mean = |all: ObjectsSummary| all.total as f64 / all.frames as f64;
+        summary.objects = self.objects.map(|all| ObjectsSummary { mean: mean(all), ..all });
     }
 
     /// The results of each template so far.
@@ -205,7 +218,7 @@ impl TrackSummary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::{Match, ThresholdResult};
+    use crate::results::{Match, Object, ThresholdResult};
 
     fn found(template: &str, score: f64) -> Match {
         let template = template.into();
@@ -291,5 +304,26 @@ mod tests {
             tally.count(&FrameRecord { threshold, ..FrameRecord::default() });
         }
         assert_eq!(told(&tally).foreground, Some(Spread { least: 0.0, mean: 0.25, most: 0.5 }));
+    }
+
+    #[test]
+    fn objects_are_counted_in_the_frames_that_were_looked_at_and_those_beyond_the_maximum_apart() {
+        let mut tally = Tally::default();
+        tally.count(&FrameRecord::default());
+        assert_eq!(told(&tally).objects, None);
+        for (count, more_objects) in [(3, 0), (5, 7), (0, 0), (2, 1)] {
+            let objects = Some(vec![Object::default(); count]);
+            tally.count(&FrameRecord { objects, more_objects, ..FrameRecord::default() });
+        }
+        let expected = ObjectsSummary {
+            frames: 4,
+            total: 10,
+            least: 0,
+            mean: 2.5,
+            most: 5,
+            cut_off_frames: 2,
+            more_objects: 8,
+        };
+        assert_eq!(told(&tally).objects, Some(expected));
     }
 }

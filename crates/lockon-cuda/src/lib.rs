@@ -31,6 +31,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use lockon_core::backend::cpu::host_objects::HostObjects;
 use lockon_core::backend::peaks::Candidate;
 use lockon_core::backend::ring::Ring;
 use lockon_core::backend::{Backend, Device, Findings, Options, Standing};
@@ -84,7 +85,7 @@ pub use surface::Opened;
 /// capabilities that they are for.
 pub const KERNELS: &str = env!("LOCKON_KERNELS");
 
-/// A ring on the device of that number, as options ask for it.
+/// A ring on the device of that number, as options ask for it. The host finds objects.
 ///
 /// # Errors
 /// As [`Cuda::open`].
@@ -92,11 +93,13 @@ pub fn open(standing: Standing, options: &Options, number: usize) -> Result<Box<
     if standing.is_idle() {
         return Ok(Box::new(Idle::open(&standing, options.depth, number)?));
     }
-    let opened = Cuda::open(standing, options.depth, options.kernels, number)?;
-    Ok(Box::new(opened.counting(&options.traffic)))
+    HostObjects::around(standing, options, |standing| {
+        let opened = Cuda::open(standing, options.depth, options.kernels, number)?;
+        Ok(Box::new(opened.counting(&options.traffic)))
+    })
 }
 
-/// A CUDA device.
+/// A CUDA device. It finds no objects: [`open`] adds that.
 pub struct Cuda {
     work: Work,
     depth: usize,
@@ -353,6 +356,8 @@ impl Work {
         findings.standing_us = since_upload.min(since_before) as u64;
         findings.matches.clear();
         (findings.foreground, findings.mask, findings.redone) = (None, None, 0);
+        // The host finds them.
+        (findings.objects, findings.more_objects) = (None, 0);
         let Slot { frame, list, mask, .. } = slot;
         if let Some(mask) = mask {
             findings.foreground = Some(list.foreground_count() as f64 / frame.size.area() as f64);

@@ -7,12 +7,13 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use lockon_core::config::Moment;
 use lockon_core::error::{Error, Result};
 use lockon_core::output;
-use lockon_core::results::{FrameRecord, Match, Percentiles, Record, Summary, ThresholdResult};
+use lockon_core::results::{FrameRecord, Match, Object, Percentiles, Record, Summary, ThresholdResult};
 use lockon_core::stats::Durations;
 use lockon_core::tally::Tally;
 
@@ -40,6 +41,9 @@ struct Frame {
     latency_us: u64,
     matches: Vec<Found>,
     threshold: Option<Foreground>,
+    objects: Option<Vec<IgnoredAny>>,
+    #[serde(default)]
+    more_objects: u64,
 }
 
 #[derive(Deserialize)]
@@ -246,6 +250,8 @@ impl Count {
             frame: number,
             pts_ns: frame.pts_ns,
             matches: frame.matches.iter().map(found).collect(),
+            objects: frame.objects.as_ref().map(|all| vec![Object::default(); all.len()]),
+            more_objects: frame.more_objects,
             threshold: frame.threshold.as_ref().map(|it| ThresholdResult { foreground: it.foreground }),
             ..FrameRecord::default()
         };
@@ -327,6 +333,21 @@ mod tests {
         assert_eq!(summary["found"][0]["last"]["frame"], 3);
         assert_eq!(summary["found"][1]["frames"], 0);
         assert_eq!(joined.rows, [b"frame,name\n0,x\n2,\"y\n7\"\n3,z\n"]);
+    }
+
+    #[test]
+    fn objects_of_segments_are_counted_as_those_of_the_whole() {
+        let frame = |number: u64, pts: u64, objects: &str| {
+            format!(
+                "{{\"type\":\"frame\",\"frame\":{number},\"pts_ns\":{pts},\"latency_us\":5,\"matches\":[],\"tracks\":[],\
+                 \"objects\":{objects}}}\n"
+            )
+        };
+        let first = part(None, &[frame(0, 0, "[{\"x\":1},{\"x\":2}],\"more_objects\":3")], "");
+        let second = part(Some(40), &[frame(0, 40, "[]")], "");
+        let summary = join("a.mp4", &[first, second]).unwrap().summary.objects.unwrap();
+        assert_eq!((summary.frames, summary.total, summary.mean, summary.most), (2, 2, 1.0, 2));
+        assert_eq!((summary.cut_off_frames, summary.more_objects), (1, 3));
     }
 
     #[test]

@@ -100,8 +100,10 @@ pub fn name_and_path(text: &str) -> (String, PathBuf) {
 /// making a bank.
 pub fn open(options: &Options, purpose: &Purpose<'_>) -> Result<Box<dyn Backend>> {
     let Purpose { search, format, mask } = *purpose;
-    let standing =
-        Standing::new(format.size).thresholding(search.threshold, mask).expanding(search.expands(format));
+    let standing = Standing::new(format.size)
+        .thresholding(search.threshold, mask)
+        .finding(search.objects)
+        .expanding(search.expands(format));
     match search.sought() {
         Some(sought) => open_for(sought, options, &standing, search.roi, search.limits),
         None => backend::open(options, &standing),
@@ -322,6 +324,7 @@ impl Setup {
             tracks: self.tracks.iter().map(ToString::to_string).collect(),
             track_matches: self.track_matches,
             threshold: self.search.threshold.map(|spec| spec.to_string()),
+            objects: self.search.objects,
             range: Some(self.search.range).filter(|range| *range != LumaRange::AsIs).map(LumaRange::name),
             settings: self.search.sought().map(|_| self.settings()),
             command: None,

@@ -6,11 +6,13 @@
 
 use std::sync::Arc;
 
-use crate::config::{Angles, BackendChoice, Kernels, Limits, Scales, SearchMethod, ThresholdSpec};
+use crate::config::{
+    Angles, BackendChoice, Kernels, Limits, ObjectSpec, Scales, SearchMethod, ThresholdSpec,
+};
 use crate::control::Control;
 use crate::error::{Bytes, Error, Result, TemplateFault};
 use crate::frame::{FrameMeta, Picture, PlaneRef, Rect, Size};
-use crate::results::Match;
+use crate::results::{Match, Object};
 use crate::surface::Traffic;
 use crate::template::{Bank, Template, resampled_size};
 
@@ -38,6 +40,9 @@ pub struct Standing {
     pub threshold: Option<ThresholdSpec>,
     /// The thresholded frame itself is wanted, not only its foreground share.
     pub wants_mask: bool,
+    /// The cleaning and the objects of the thresholded frame, where there is one. A backend that does not
+    /// find objects is wrapped into a [`cpu::host_objects::HostObjects`], which does.
+    pub objects: Option<ObjectSpec>,
     /// Luma is of limited range, and is expanded to full range before all else (`colour::expanded`).
     pub expands: bool,
 }
@@ -102,7 +107,8 @@ impl Variants {
     }
 }
 
-/// Results of the standing work on one frame. Reused from frame to frame, so that its allocations last.
+/// Results of the standing work on one frame. The mask has been cleaned where that was asked for, and
+/// `foreground` is of the one before. Reused from frame to frame, so that its allocations last.
 #[derive(Default)]
 pub struct Findings {
     /// Accepted matches: names in bank order, best first within a name.
@@ -111,6 +117,10 @@ pub struct Findings {
     pub foreground: Option<f64>,
     /// The thresholded frame (255 or 0), a picture of one plane, in a buffer of its own, which may be kept.
     pub mask: Option<Arc<dyn Picture>>,
+    /// Objects of the mask after its cleaning, where they are reported.
+    pub objects: Option<Vec<Object>>,
+    /// Objects beyond the maximum number.
+    pub more_objects: u64,
     /// Searches of this frame that were done again, because there were more candidates than the device had
     /// room for.
     pub redone: u64,
@@ -178,6 +188,7 @@ impl Standing {
             limits: Limits::default(),
             threshold: None,
             wants_mask: false,
+            objects: None,
             expands: false,
         }
     }
@@ -246,6 +257,16 @@ impl Standing {
     /// Also thresholds; the thresholded frame itself is given only if it is wanted.
     pub fn thresholding(self, threshold: Option<ThresholdSpec>, wants_mask: bool) -> Self {
         Self { threshold, wants_mask, ..self }
+    }
+
+    /// Also cleans the thresholded frame, and finds its objects.
+    pub fn finding(self, objects: Option<ObjectSpec>) -> Self {
+        Self { objects, ..self }
+    }
+
+    /// The work on thresholded frames, if they are needed for anything: cleaning alone shows only in the mask.
+    pub(crate) fn work_on_masks(&self) -> Option<ObjectSpec> {
+        self.objects.filter(|spec| self.threshold.is_some() && (spec.reports || self.wants_mask))
     }
 }
 

@@ -154,11 +154,11 @@ fn rounded(value: f64) -> f64 {
 
 /// Makes objects of the components that the filters of `spec` let through, in the order of `components`,
 /// whose sums `of` gives; with a maximum number the largest, largest first. Returns how many are beyond the
-/// maximum.
+/// maximum. `components` are ascending, and are changed.
 ///
 /// Uses the threads of the rayon pool that it is called in.
 pub fn select<'a>(
-    mut components: Vec<u32>,
+    components: &mut Vec<u32>,
     of: impl Fn(u32) -> &'a Sums + Sync,
     spec: &ObjectSpec,
     picture: Size,
@@ -169,8 +169,8 @@ pub fn select<'a>(
     }
     let mut more = 0;
     if let Some(max) = spec.max {
-        // A stable sort.
-        components.sort_by_key(|&at| Reverse(of(at).area));
+        // The first of equal ones comes first. A stable sort would allocate.
+        components.sort_unstable_by_key(|&at| (Reverse(of(at).area), at));
         more = components.len().saturating_sub(max) as u64;
         components.truncate(max);
     }

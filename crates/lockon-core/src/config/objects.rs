@@ -3,12 +3,21 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
+use crate::as_text;
 use crate::error::{Error, Result};
 use crate::frame::Size;
 
 /// How the objects of a mask are found, and which of them are reported.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+///
+/// In records it has the names and texts of the options: `{"connect":"4","open":"3","area":"20.."}`. What is
+/// left out has its default.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Written", into = "Written")]
 pub struct ObjectSpec {
+    /// Objects are found and reported. Otherwise the mask is only cleaned.
+    pub reports: bool,
     /// The colour of the objects in the mask.
     pub colour: ObjectColour,
     /// The neighbours that belong to one object.
@@ -21,6 +30,30 @@ pub struct ObjectSpec {
     pub size: Bounds<Size>,
     /// Maximum reported objects: the largest of them.
     pub max: Option<usize>,
+}
+
+/// An [`ObjectSpec`] as it is written: flat, so that unknown names can be refused.
+#[derive(Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Written {
+    #[serde(skip_serializing_if = "Clone::clone")]
+    reports: bool,
+    #[serde(with = "as_text")]
+    colour: ObjectColour,
+    #[serde(with = "as_text")]
+    connect: Connectivity,
+    #[serde(with = "as_text::maybe", skip_serializing_if = "Option::is_none")]
+    open: Option<Square>,
+    #[serde(with = "as_text::maybe", skip_serializing_if = "Option::is_none")]
+    close: Option<Square>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    fill_holes: bool,
+    #[serde(with = "as_text::maybe", skip_serializing_if = "Option::is_none")]
+    area: Option<Bounds<usize>>,
+    #[serde(with = "as_text::maybe", skip_serializing_if = "Option::is_none")]
+    size: Option<Bounds<Size>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max: Option<usize>,
 }
 
 /// The colour of objects in a mask: `white` or `black`. The other colour is the background.
@@ -70,9 +103,71 @@ pub struct Bounds<T> {
     pub max: Option<T>,
 }
 
+impl Default for ObjectSpec {
+    /// White objects, joined across corners, all of them.
+    fn default() -> Self {
+        Self {
+            reports: true,
+            colour: ObjectColour::default(),
+            connectivity: Connectivity::default(),
+            cleaning: Cleaning::default(),
+            area: Bounds::default(),
+            size: Bounds::default(),
+            max: None,
+        }
+    }
+}
+
+impl fmt::Display for ObjectSpec {
+    /// In words, for people.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { reports, colour, connectivity, cleaning, area, size, max } = self;
+        let Cleaning { open, close, fill_holes } = cleaning;
+        f.write_str(if *reports { "" } else { "only cleaned, " })?;
+        write!(f, "{colour}, {connectivity} neighbours")?;
+        open.iter().try_for_each(|square| write!(f, ", open {square}"))?;
+        close.iter().try_for_each(|square| write!(f, ", close {square}"))?;
+        f.write_str(if *fill_holes { ", holes filled" } else { "" })?;
+        area.if_any().iter().try_for_each(|area| write!(f, ", area {area}"))?;
+        size.if_any().iter().try_for_each(|size| write!(f, ", size {size}"))?;
+        max.iter().try_for_each(|max| write!(f, ", at most {max}"))
+    }
+}
+
+impl Default for Written {
+    fn default() -> Self {
+        ObjectSpec::default().into()
+    }
+}
+
+impl From<ObjectSpec> for Written {
+    fn from(spec: ObjectSpec) -> Self {
+        let ObjectSpec { reports, colour, connectivity, cleaning, area, size, max } = spec;
+        let Cleaning { open, close, fill_holes } = cleaning;
+        let (connect, area, size) = (connectivity, area.if_any(), size.if_any());
+        Self { reports, colour, connect, open, close, fill_holes, area, size, max }
+    }
+}
+
+impl From<Written> for ObjectSpec {
+    fn from(written: Written) -> Self {
+        let Written { reports, colour, connect, open, close, fill_holes, area, size, max } = written;
+        let cleaning = Cleaning { open, close, fill_holes };
+        let (area, size) = (area.unwrap_or_default(), size.unwrap_or_default());
+        Self { reports, colour, connectivity: connect, cleaning, area, size, max }
+    }
+}
+
 impl<T> Default for Bounds<T> {
     fn default() -> Self {
         Self { min: None, max: None }
+    }
+}
+
+impl<T: Copy> Bounds<T> {
+    /// The range, if it has an end.
+    fn if_any(self) -> Option<Self> {
+        (self.min.is_some() || self.max.is_some()).then_some(self)
     }
 }
 
@@ -223,11 +318,10 @@ impl FromStr for Bounds<Size> {
 }
 
 /// The ends of `MIN..MAX`, if there is at least one.
-fn ends<T: FromStr>(text: &str) -> Option<Bounds<T>> {
+fn ends<T: FromStr + Copy>(text: &str) -> Option<Bounds<T>> {
     let (min, max) = text.split_once("..")?;
     let end = |text: &str| if text.is_empty() { Some(None) } else { text.parse().ok().map(Some) };
-    let bounds = Bounds { min: end(min)?, max: end(max)? };
-    (bounds.min.is_some() || bounds.max.is_some()).then_some(bounds)
+    Bounds { min: end(min)?, max: end(max)? }.if_any()
 }
 
 impl<T: fmt::Display> fmt::Display for Bounds<T> {
@@ -253,6 +347,27 @@ mod tests {
         assert_eq!("4".parse::<Connectivity>().unwrap().to_string(), "4");
         assert_eq!("black".parse::<ObjectColour>().unwrap().to_string(), "black");
         assert_eq!("255".parse::<Square>().unwrap().to_string(), "255");
+    }
+
+    #[test]
+    fn a_spec_comes_back_from_its_record_and_is_told_in_words() {
+        let all = r#"{"reports":false,"colour":"black","connect":"4","open":"3","close":"5","fill_holes":true,"area":"20..","size":"..9x9","max":7}"#;
+        let few = r#"{"colour":"white","connect":"8"}"#;
+        for (text, words) in [
+            (
+                all,
+                "only cleaned, black, 4 neighbours, open 3, close 5, holes filled, area 20.., size ..9x9, at most 7",
+            ),
+            (few, "white, 8 neighbours"),
+        ] {
+            let spec: ObjectSpec = serde_json::from_str(text).unwrap();
+            assert_eq!(serde_json::to_string(&spec).unwrap(), text);
+            assert_eq!(spec.to_string(), words);
+        }
+        assert_eq!(serde_json::from_str::<ObjectSpec>("{}").unwrap(), ObjectSpec::default());
+        for text in [r#"{"conect":"4"}"#, r#"{"open":"4"}"#, r#"{"area":"9..3"}"#] {
+            assert!(serde_json::from_str::<ObjectSpec>(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! COCO: one JSON object with `images`, `annotations` and `categories`, which CVAT and `pycocotools` read.
-//! Boxes only: `segmentation` is empty.
 //!
 //! Each frame is an image. Its `file_name` is that of the picture that the frame came from, relative to its
 //! folder; a frame of a video is named `frame_000012.PNG`, as CVAT names them. Its `id` is one more than the
 //! frame's number, and `frame` that number. Each track that is not lost is an annotation with its `score` and
 //! its `track_id`, beside which CVAT reads the `attributes`. A run that follows nothing has its matches
-//! instead, without a `track_id`. A category is a template or a class; tracks of boxes that were given are
-//! `object`.
+//! instead, without a `track_id`. Objects of masks are annotations too, without a `score`. A category is a
+//! template or a class; tracks of boxes that were given are `object`, and so are objects of masks.
+//!
+//! `segmentation` is empty for tracks and matches. For an object of a mask it has the object's pixels, without
+//! its holes, in COCO's run-length encoding: polygons cannot have holes.
 //!
 //! Annotations are written as they come, so little of a run is kept. T.-Y. Lin et al., "Microsoft COCO:
 //! Common Objects in Context", 2014; the format: cocodataset.org.
@@ -17,15 +19,17 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::config::ObjectSpec;
 use crate::error::{Error, Result};
 use crate::files::{self, Successor};
 use crate::frame::{Size, VideoFormat};
 use crate::ports::{Delivery, Sink};
-use crate::results::{RunRecord, Summary, Track, TrackState};
+use crate::results::{Event, RunRecord, Summary, Track, TrackState};
 
 use super::OBJECT;
+use super::regions::Regions;
 
-/// Tracks, or matches if nothing is followed.
+/// Tracks, or matches if nothing is followed; and objects.
 pub(super) struct Coco {
     path: String,
     /// None before the run has begun, and after a failure.
@@ -38,6 +42,9 @@ pub(super) struct Coco {
     categories: Vec<String>,
     annotations: u64,
     lines: Vec<u8>,
+    /// How objects of the next frame are found.
+    objects: Option<ObjectSpec>,
+    regions: Regions,
 }
 
 /// Frames of one size whose numbers are one distance apart.
@@ -83,15 +90,27 @@ struct Annotation {
     category_id: usize,
     bbox: [f64; 4],
     area: f64,
-    segmentation: [(); 0],
+    segmentation: Segmentation,
     iscrowd: u8,
-    score: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    score: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     track_id: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     attributes: Option<Attributes>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Segmentation {
+    None([(); 0]),
+    /// Height and width of the image, and [`Regions::encoded`].
+    Runs {
+        size: [usize; 2],
+        counts: String,
+    },
 }
 
 /// The attributes from which CVAT makes tracks.
@@ -122,6 +141,8 @@ impl Coco {
             categories: Vec::new(),
             annotations: 0,
             lines: Vec::new(),
+            objects: None,
+            regions: Regions::default(),
         })
     }
 
@@ -142,20 +163,56 @@ impl Coco {
         score: f64,
         track: Option<&Track>,
     ) -> Result<()> {
-        self.annotations += 1;
         let annotation = Annotation {
-            id: self.annotations,
+            // Set below.
+            id: 0,
             image_id: frame + 1,
             category_id: self.category(name),
             bbox,
             area: bbox[2] * bbox[3],
-            segmentation: [],
+            segmentation: Segmentation::None([]),
             iscrowd: 0,
-            score,
+            score: Some(score),
             track_id: track.map(|track| track.id),
             state: track.map(|track| track.state.name()),
             attributes: track.map(|track| Attributes { track_id: track.id, keyframe: true, occluded: false }),
         };
+        self.add(annotation)
+    }
+
+    /// Annotates the objects of a frame.
+    fn annotate_objects(&mut self, delivery: &Delivery<'_>) -> Result<()> {
+        let Some(objects) = &delivery.record.objects else { return Ok(()) };
+        // Frames that were in flight when objects began to be reported may have no mask.
+        let mask = delivery.mask.filter(|_| !objects.is_empty());
+        if let Some((mask, spec)) = mask.zip(self.objects) {
+            self.regions.read(mask.plane(0), &spec);
+        }
+        let Size { width, height } = delivery.frame.format.size;
+        for object in objects {
+            let counts = mask.and_then(|_| self.regions.encoded(object.rect()));
+            let runs = |counts| Segmentation::Runs { size: [height, width], counts };
+            let annotation = Annotation {
+                id: 0,
+                image_id: delivery.record.frame + 1,
+                category_id: self.category(OBJECT),
+                bbox: object.rect().bounds(),
+                area: object.area as f64,
+                segmentation: counts.map_or(Segmentation::None([]), runs),
+                iscrowd: 0,
+                score: None,
+                track_id: None,
+                state: None,
+                attributes: None,
+            };
+            self.add(annotation)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, annotation: Annotation) -> Result<()> {
+        self.annotations += 1;
+        let annotation = Annotation { id: self.annotations, ..annotation };
         self.lines.extend_from_slice(if self.annotations == 1 { b"\n" } else { b",\n" });
         serde_json::to_writer(&mut self.lines, &annotation).map_err(|error| self.failure(&error))
     }
@@ -205,7 +262,13 @@ impl Sink for Coco {
         if self.has_begun { vec![PathBuf::from(&self.path)] } else { Vec::new() }
     }
 
+    fn wants_mask(&self) -> bool {
+        // Asked before it is known whether objects are reported.
+        true
+    }
+
     fn begin(&mut self, run: &RunRecord, _: &VideoFormat) -> Result<()> {
+        self.objects = run.objects;
         self.has_tracks = !run.tracks.is_empty() || run.track_matches;
         // Templates have the same numbers in all videos that are searched for them.
         for template in &run.templates {
@@ -236,10 +299,18 @@ impl Sink for Coco {
                 self.annotate(record.frame, &found.template, found.bounds(), found.score, None)?;
             }
         }
+        self.annotate_objects(delivery)?;
         let lines = std::mem::take(&mut self.lines);
         let written = self.write(&lines);
         self.lines = lines;
         written
+    }
+
+    fn note(&mut self, event: &Event) -> Result<()> {
+        if let Event::Control { search: Some(search), .. } = event {
+            self.objects = search.objects;
+        }
+        Ok(())
     }
 
     fn finish(&mut self, _: &Summary) -> Result<()> {
@@ -283,6 +354,23 @@ mod tests {
             })
         );
         assert_eq!(coco["info"]["description"], "a \"quoted\" name.mp4");
+    }
+
+    #[test]
+    fn objects_are_annotations_with_their_pixels() {
+        let coco: Value =
+            serde_json::from_str(&samples::written_with_objects(".coco.json", ObjectSpec::default()))
+                .unwrap();
+        let annotations = coco["annotations"].as_array().unwrap();
+        assert_eq!(annotations.len(), 3, "a track and two objects: {annotations:?}");
+        assert_eq!(
+            annotations[1],
+            json!({
+                "id": 2, "image_id": 1, "category_id": 1, "bbox": [0.0, 0.0, 3.0, 3.0], "area": 8.0,
+                "segmentation": {"size": [3, 5], "counts": "04105"}, "iscrowd": 0,
+            })
+        );
+        assert_eq!(annotations[2]["segmentation"], json!({"size": [3, 5], "counts": ">1"}));
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod cvat;
 mod intervals;
 mod jsonl;
 mod mot;
+mod regions;
 #[cfg(feature = "report")]
 pub mod report;
 mod rolling;
@@ -33,7 +34,7 @@ pub use rolling::{Rolling, dated, is_dated};
 pub enum Format {
     /// Everything there is, see [`crate::results`].
     JsonLines,
-    /// A row for every match and every track.
+    /// A row for every match, every track and every object.
     Csv,
     /// MOTChallenge columns.
     Mot,
@@ -169,6 +170,11 @@ trait Lines: Write + Send {
         Ok(0)
     }
 
+    /// The first line that is there before this run's, if there is one.
+    fn first_line(&mut self) -> io::Result<String> {
+        Ok(String::new())
+    }
+
     /// Begins the next file if that is due. True if it has: then the file needs its first lines.
     fn roll(&mut self) -> io::Result<bool> {
         Ok(false)
@@ -244,6 +250,11 @@ impl Target {
         self.writer.length().map(|length| length == 0).map_err(|error| self.failed(&error))
     }
 
+    /// The first line that is there before this run's, if there is one.
+    fn first_line(&mut self) -> Result<String> {
+        self.writer.first_line().map_err(|error| self.failed(&error))
+    }
+
     /// Begins the next file if that is due. True if it has: then the file needs its first lines.
     fn roll(&mut self) -> Result<bool> {
         if self.has_failed {
@@ -306,12 +317,13 @@ mod samples {
     use std::sync::Arc;
     use std::time::Instant;
 
-    use crate::config::TimeSpan;
+    use crate::config::{ObjectSpec, TimeSpan};
     use crate::error::Result;
     use crate::frame::{
         Circumstances, Frame, FrameMeta, Picture, PixelFormat, Plane, PlaneRef, Size, VideoFormat,
     };
     use crate::ports::{Delivery, Sink};
+    use crate::reference;
     use crate::results::{FrameRecord, Match, RunRecord, Summary, ThresholdResult, Track, TrackState};
 
     struct Grey(Plane);
@@ -351,6 +363,7 @@ mod samples {
             tracks: tracks.iter().map(|&t| t.to_owned()).collect(),
             track_matches: false,
             threshold: None,
+            objects: None,
             range: None,
             settings: None,
             command: None,
@@ -415,13 +428,45 @@ mod samples {
         sink.finish(&Summary { frames: 2, dropped: 1, ..Summary::default() })
     }
 
+    /// A frame with a match, a track and two objects: a ring, and a pixel.
+    pub(super) fn play_with_objects(sink: &mut dyn Sink, spec: Option<ObjectSpec>) -> Result<()> {
+        sink.begin(&RunRecord { objects: spec, ..run(&["1,2,3,4@0"]) }, &format())?;
+        let rows = ["###..", "#.#..", "###.#"];
+        let pixels = rows.iter().flat_map(|row| row.bytes()).map(|c| if c == b'#' { 255 } else { 0 });
+        let mask = Plane::from_vec(pixels.collect(), Size::new(5, 3));
+        let luma = Plane::from_vec((0..15).map(|at| 10 * (at % 5 + 1)).collect(), Size::new(5, 3));
+        let found = reference::objects::find(mask.as_ref(), luma.as_ref(), &spec.unwrap_or_default());
+        let record = FrameRecord {
+            pts_ns: Some(0),
+            matches: vec![self::found("logo")],
+            tracks: vec![track(1, TrackState::Tracked)],
+            objects: Some(found.objects),
+            more_objects: found.more,
+            ..FrameRecord::default()
+        };
+        deliver_with(sink, record, Some(&(Arc::new(Grey(mask)) as Arc<dyn Picture>)))?;
+        sink.finish(&Summary { frames: 1, ..Summary::default() })
+    }
+
     pub(super) fn deliver(sink: &mut dyn Sink, record: FrameRecord) -> Result<()> {
+        deliver_with(sink, record, None)
+    }
+
+    fn deliver_with(sink: &mut dyn Sink, record: FrameRecord, mask: Option<&Arc<dyn Picture>>) -> Result<()> {
         let meta =
             FrameMeta { index: record.frame, pts_ns: None, duration_ns: None, arrived: Instant::now() };
         let picture = Arc::new(Grey(Plane::new(Size::new(5, 3))));
         let frame =
             Frame { meta, circumstances: Circumstances::default(), format: Arc::new(format()), picture };
-        sink.deliver(&Delivery { frame: &frame, record: &Arc::new(record), mask: None })
+        sink.deliver(&Delivery { frame: &frame, record: &Arc::new(record), mask })
+    }
+
+    /// The text that a run with objects writes to a file that ends in `extension`.
+    pub(super) fn written_with_objects(extension: &str, spec: ObjectSpec) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(format!("results{extension}"));
+        play_with_objects(&mut *super::open(path.to_str().unwrap()).unwrap(), Some(spec)).unwrap();
+        std::fs::read_to_string(path).unwrap()
     }
 
     /// The text that a run writes to a file that ends in `extension`.

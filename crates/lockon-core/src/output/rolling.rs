@@ -11,7 +11,7 @@
 //! written, so that two processes do not mix their lines, and `--keep` of one removes no file of the other.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -482,6 +482,12 @@ impl Write for Files {
 impl Lines for Files {
     fn length(&mut self) -> io::Result<u64> {
         Ok(self.current()?.length)
+    }
+
+    fn first_line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        BufReader::new(File::open(&self.current()?.path)?).read_line(&mut line)?;
+        Ok(line)
     }
 
     fn roll(&mut self) -> io::Result<bool> {

@@ -68,6 +68,9 @@ pub struct Summary {
     /// Share of a frame's pixels that were 255 in the mask, where an adaptive threshold was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub foreground: Option<Spread>,
+    /// The objects of masks, where they were requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objects: Option<ObjectsSummary>,
     /// The first appearances of each template and track, in the order in which they ended. In no results
     /// file of frames: `--results NAME.intervals.jsonl` has all of them.
     #[serde(skip)]
@@ -211,6 +214,27 @@ pub struct Spread {
     pub mean: f64,
     /// The most.
     pub most: f64,
+}
+
+/// The number of objects in frames.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct ObjectsSummary {
+    /// Frames in which objects were looked for.
+    pub frames: u64,
+    /// Objects that were reported in all of them.
+    pub total: u64,
+    /// The least that were reported in a frame.
+    pub least: u64,
+    /// The mean of a frame.
+    pub mean: f64,
+    /// The most.
+    pub most: u64,
+    /// Frames with more objects than the maximum number.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cut_off_frames: u64,
+    /// Objects beyond the maximum number, in all of them.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more_objects: u64,
 }
 
 /// Percentiles in microseconds, within 0.1 %.

@@ -89,6 +89,7 @@ pub(crate) fn run_record() -> RunRecord {
         tracks: Vec::new(),
         track_matches: false,
         threshold: None,
+        objects: None,
         range: None,
         settings: None,
         command: None,

@@ -10,13 +10,14 @@ impl Request {
     /// beginning of both lists that are equal are not read again: a file may be gone by now, or replaced.
     ///
     /// # Errors
-    /// As [`setup::load_templates`] and [`setup::check_device`].
+    /// As [`setup::load_templates`], [`setup::check_device`]; `Settings` for work on masks without a threshold.
     pub fn change_since(&self, before: &Self) -> Result<Change> {
         fn new<T: PartialEq + Clone>(before: &T, now: &T) -> Option<T> {
             (before != now).then(|| now.clone())
         }
         let search = (!self.template.is_empty()).then_some(self.search);
         setup::check_device(&self.kernel, self.backend, search, self.threshold)?;
+        self.check_work_on_masks()?;
         let pairs = before.template.iter().zip(&self.template);
         let (kept, added) = self.template.split_at(pairs.take_while(|(before, now)| before == now).count());
         let removed = before.template[kept.len()..].iter().map(|text| setup::name_and_path(text).0.into());
@@ -32,6 +33,7 @@ impl Request {
             search: new(&before.search, &self.search),
             roi: new(&before.roi, &self.roi),
             threshold: new(&before.threshold, &self.threshold),
+            objects: new(&before.object_spec(), &self.object_spec()),
         })
     }
 }
@@ -59,16 +61,25 @@ mod tests {
         let now = Request {
             roi: Some(Rect::new(1, 2, 3, 4)),
             min_score: 0.5,
+            threshold: Some("mean:31:5".parse().unwrap()),
+            objects: true,
+            object_max: Some(7),
             ..with(&["a.png", "c.png", "b.png"])
         };
         let change = now.change_since(&before).unwrap();
         assert_eq!(
             change.to_string(),
             "remove template \"b\", add template \"c\" (9x7), add template \"b\" (9x7), set min-score to 0.5, \
-             set roi to 1,2,3,4"
+             set roi to 1,2,3,4, set threshold to mean:31:5, set objects to white, 8 neighbours, at most 7"
         );
         let back = before.change_since(&now).unwrap();
-        assert_eq!((back.roi, back.add.len(), back.remove.len()), (Some(None), 1, 2));
+        assert_eq!(
+            (back.roi, back.objects, back.add.len(), back.remove.len()),
+            (Some(None), Some(None), 1, 2)
+        );
+        let without = Request { threshold: None, template: Vec::new(), ..now };
+        let error = without.change_since(&before).unwrap_err().to_string();
+        assert!(error.contains("--objects is for the thresholded picture"), "{error}");
         for (names, said) in [(&["b.png", "a.png"], "cannot read"), (&["a.png", "a.png"], "two templates")] {
             let error = with(names).change_since(&before).unwrap_err().to_string();
             assert!(error.contains(said), "{error}");

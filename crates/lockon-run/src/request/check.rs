@@ -8,6 +8,7 @@ use crate::setup;
 use lockon_core::config::{BackendChoice, Moment, OnDeviceLoss, Part, SearchMethod, View};
 use lockon_core::error::{Error, Result};
 use lockon_core::files;
+use lockon_core::message::{Message, Setting};
 use lockon_core::output::{self, report};
 use lockon_core::text;
 use lockon_gst::clips;
@@ -76,10 +77,57 @@ impl Request {
         self.check_receivers()?;
         let search = (!self.template.is_empty()).then_some(self.search);
         setup::check_device(&self.kernel, self.backend, search, self.threshold)?;
+        self.check_objects()?;
         if self.threshold.is_none() && self.shown_view() != View::Overlay {
             return usage("--view mask and --view split show the thresholded picture: add --threshold");
         }
         Ok(())
+    }
+
+    /// Refuses options of objects, and of the cleaning of masks, that would do nothing.
+    ///
+    /// # Errors
+    /// `Usage`, `Settings`.
+    pub fn check_objects(&self) -> Result<()> {
+        let of_masks = || FIELDS.iter().filter(|field| field.spec.of_masks && field.is_set(self));
+        if let Some(field) = of_masks().next() {
+            self.check_masks(field.name)?;
+        }
+        of_masks().try_for_each(|field| self.check_field(field))?;
+        let is_given = |name| of_masks().any(|field| field.name == name);
+        let [objects, fill_holes] = ["objects", "fill-holes"].map(Setting::named);
+        if is_given("connect") && !self.objects && !self.fill_holes {
+            let settings = [Setting::named("connect"), objects, fill_holes];
+            return Err(Error::Settings(Message::new("{} needs {} or {}", settings)));
+        }
+        if is_given("object-colour") && self.object_spec().is_none() {
+            let [colour, open, close] = ["object-colour", "open", "close"].map(Setting::named);
+            let settings = [colour, objects, open, close, fill_holes];
+            return Err(Error::Settings(Message::new("{} needs {}, {}, {} or {}", settings)));
+        }
+        Ok(())
+    }
+
+    /// Refuses an option of masks where there is no threshold.
+    fn check_masks(&self, option: &'static str) -> Result<()> {
+        if self.threshold.is_some() {
+            return Ok(());
+        }
+        let settings = [Setting::named(option), Setting::with("threshold", "mean:31:5")];
+        let text = "{} is for the thresholded picture: add a threshold, such as {}";
+        Err(Error::Settings(Message::new(text, settings)))
+    }
+
+    /// Refuses work on masks where there is no threshold. Options without an effect pass: in the element they
+    /// are set one after the other.
+    pub(crate) fn check_work_on_masks(&self) -> Result<()> {
+        let work = [
+            ("objects", self.objects),
+            ("open", self.open.is_some()),
+            ("close", self.close.is_some()),
+            ("fill-holes", self.fill_holes),
+        ];
+        work.into_iter().filter(|(_, is_set)| *is_set).try_for_each(|(option, _)| self.check_masks(option))
     }
 
     /// Refuses receivers of events that cannot be parsed, and options that need another one.
@@ -145,20 +193,24 @@ impl Request {
 
     /// Checks ranges, and the declarations of fields that need or exclude each other.
     fn check_fields(&self) -> Result<()> {
-        for field in FIELDS.iter().filter(|field| field.is_set(self)) {
-            let texts = field.texts(self);
-            field.check_range(&texts).map_err(|what| {
-                let text = texts.iter().map(|text| text.to_string_lossy()).collect::<Vec<_>>().join(" ");
-                Error::Usage(format!("{} {text}: {what}", field.option()))
-            })?;
-            let is_set = |name: &&str| Field::named(name).is_some_and(|other| other.is_set(self));
-            if let Some(missing) = field.spec.needs.iter().find(|name| !is_set(name)) {
-                return Err(Error::Usage(format!("{} needs --{missing}", field.option())));
-            }
-            if let Some(other) = field.spec.excludes.iter().find(|name| is_set(name)) {
-                let other = Field::named(other).expect("it is set").option();
-                return Err(Error::Usage(format!("{} cannot be used with {other}", field.option())));
-            }
+        FIELDS.iter().filter(|field| field.is_set(self)).try_for_each(|field| self.check_field(field))
+    }
+
+    /// Checks a field that is set.
+    fn check_field(&self, field: &Field) -> Result<()> {
+        let texts = field.texts(self);
+        field.check_range(&texts).map_err(|what| {
+            let text = texts.iter().map(|text| text.to_string_lossy()).collect::<Vec<_>>().join(" ");
+            Error::Usage(format!("{} {text}: {what}", field.option()))
+        })?;
+        let is_set = |name: &&str| Field::named(name).is_some_and(|other| other.is_set(self));
+        if let Some(missing) = field.spec.needs.iter().find(|name| !is_set(name)) {
+            let settings = [Setting::named(field.name), Setting::named(missing)];
+            return Err(Error::Settings(Message::new("{} needs {}", settings)));
+        }
+        if let Some(other) = field.spec.excludes.iter().find(|name| is_set(name)) {
+            let other = Field::named(other).expect("it is set").option();
+            return Err(Error::Usage(format!("{} cannot be used with {other}", field.option())));
         }
         Ok(())
     }

@@ -9,8 +9,9 @@ use std::sync::LazyLock;
 use super::Request;
 use crate::request::ListenAddress;
 use lockon_core::config::{
-    Angles, BackendChoice, Codec, Kernel, LumaRange, Moment, OnDeviceLoss, Rotate, Scales, SearchMethod,
-    Shot, Speed, Subject, ThresholdSpec, TimeSpan, TrackSpec, Typed, View, Zone,
+    Angles, BackendChoice, Bounds, Codec, Connectivity, Kernel, LumaRange, Moment, ObjectColour,
+    OnDeviceLoss, Rotate, Scales, SearchMethod, Shot, Speed, Square, Subject, ThresholdSpec, TimeSpan,
+    TrackSpec, Typed, View, Zone,
 };
 use lockon_core::error::{Bytes, Error, Result};
 use lockon_core::frame::{Rect, Size};
@@ -107,6 +108,8 @@ pub struct Spec {
     pub is_of_one: bool,
     /// A search in a still picture has it.
     pub in_still: bool,
+    /// It says what is done with a thresholded picture: a threshold of a still picture has it.
+    pub of_masks: bool,
     /// An outlet of the run fulfils it: see [`crate::run::Outlet`].
     pub needs_outlet: bool,
     /// Few people need it: the short help (`-h`) leaves it out.
@@ -159,6 +162,7 @@ pub(super) const SPEC: Spec = Spec {
     secret: None,
     is_of_one: false,
     in_still: false,
+    of_masks: false,
     needs_outlet: false,
     is_rare: false,
     needs: &[],
@@ -307,6 +311,11 @@ macro_rules! text_of_values {
 }
 text_of_values!(
     ThresholdSpec,
+    ObjectColour,
+    Connectivity,
+    Bounds<usize>,
+    Bounds<Size>,
+    Square,
     TrackSpec,
     TimeSpan,
     Subject,
@@ -522,6 +531,8 @@ slots_of_values!(
     u8,
     u32,
     u64,
+    ObjectColour,
+    Connectivity,
     SearchMethod,
     BackendChoice,
     OnDeviceLoss,

@@ -49,8 +49,9 @@ use crate::backend::{self, Options};
 use crate::setup::{self, NamedTemplate, Setup};
 use field::{SPEC, request};
 use lockon_core::config::{
-    Angles, BackendChoice, Codec, Kernel, Limits, LumaRange, Moment, OnDeviceLoss, Part, Rotate, Scales,
-    SearchMethod, Shot, Speed, Subject, ThresholdSpec, TimeSpan, TrackSpec, Typed, View, Zone,
+    Angles, BackendChoice, Bounds, Cleaning, Codec, Connectivity, Kernel, Limits, LumaRange, Moment,
+    ObjectColour, ObjectSpec, OnDeviceLoss, Part, Rotate, Scales, SearchMethod, Shot, Speed, Square, Subject,
+    ThresholdSpec, TimeSpan, TrackSpec, Typed, View, Zone,
 };
 use lockon_core::control::Control;
 use lockon_core::error::{Bytes, Result};
@@ -65,6 +66,13 @@ use lockon_gst::source::Decoder;
 const TO_DO: Spec = Spec { group: "What to do", decides: Decides::Found, ..SPEC };
 const SEARCH: Spec =
     Spec { group: "Search of templates (tracks have their own)", decides: Decides::Found, ..SPEC };
+const OBJECTS: Spec = Spec {
+    group: "Objects of the thresholded picture",
+    element: InElement::Playing,
+    decides: Decides::IfSet,
+    of_masks: true,
+    ..SPEC
+};
 const OUTPUT: Spec = Spec { group: "Output", ..SPEC };
 const HOW: Spec = Spec { group: "How", ..SPEC };
 
@@ -150,6 +158,32 @@ request! {
     roi: Option<Rect> = None,
         Spec { value: "X,Y,W,H", takes_hyphens: true, element: InElement::Playing, in_still: true, ..SEARCH };
 
+    /// Report the objects of the thresholded picture (connected components): box, centre, area, length, width,
+    /// direction, perimeter, holes and luma of each
+    objects: bool = false, OBJECTS;
+    /// Colour of the objects: white, or black (ink on paper)
+    object_colour: ObjectColour = ObjectColour::default(),
+        Spec { value: "COLOUR", offers: &["white", "black"], ..OBJECTS };
+    /// Neighbours of a pixel that belong to its object: 8 (also across corners) or 4
+    connect: Connectivity = Connectivity::default(),
+        Spec { value: "N", offers: &["4", "8"], ..OBJECTS };
+    /// Report only objects of so many pixels: 20..500, 20.. or ..500
+    object_area: Option<Bounds<usize>> = None,
+        Spec { value: "MIN..MAX", needs: &["objects"], ..OBJECTS };
+    /// Report only objects with boxes of such sizes: 5x8..40x60, 5x8.. or ..40x60
+    object_size: Option<Bounds<Size>> = None,
+        Spec { value: "WxH..WxH", needs: &["objects"], ..OBJECTS };
+    /// Report only the N largest objects of a picture, largest first; results have the number of the others
+    object_max: Option<u32> = None,
+        Spec { value: "N", range: Some((1.0, f64::INFINITY)), needs: &["objects"], ..OBJECTS };
+    /// First remove parts of objects that no square of N x N pixels fits into (opening); N is odd, 3 to 255.
+    /// The mask in outputs changes too
+    open: Option<Square> = None, Spec { value: "N", range: Some((3.0, 255.0)), ..OBJECTS };
+    /// Then fill gaps that no square of N x N pixels fits into (closing); N is odd, 3 to 255
+    close: Option<Square> = None, Spec { value: "N", range: Some((3.0, 255.0)), ..OBJECTS };
+    /// Then fill the holes of objects
+    fill_holes: bool = false, OBJECTS;
+
     /// Write the video with the results drawn into it: .mp4, .mkv, .avi or .webm; a picture of each frame
     /// (masks/%06d.png, numbered as in --results); or - for Matroska on standard output. May be given several
     /// times. If lockon is killed, .mkv keeps everything; .mp4 loses at most the last half second (all of it
@@ -194,7 +228,7 @@ request! {
     /// (optional), or @FILE with such text
     sink: Vec<String> = Vec::new(), Spec { value: "TEXT|@FILE", expands: true, decides: Decides::IfSet, secret: Some(Secret::Login), ..OUTPUT };
     /// Picture of -o, --display and --sink: `overlay` (boxes over the picture), `mask` (the thresholded
-    /// picture) or `split` (half of each) [default: overlay; mask if only --threshold is given]
+    /// picture) or `split` (half of each) [default: overlay; mask if only --threshold is given, without --objects]
     view: Option<View> = None,
         Spec { value: "VIEW", offers: &["overlay", "mask", "split"], decides: Decides::Shown, ..OUTPUT };
     /// Write results: .jsonl, .csv, .mot.txt (MOTChallenge), .cvat.xml (tracks for CVAT), .coco.json (COCO),
@@ -382,10 +416,11 @@ impl Request {
         text::hexadecimal(&hash.finalize())
     }
 
-    /// The view of outputs: if nothing is searched or followed, the picture itself would show no results.
+    /// The view of outputs: if nothing is searched, followed or reported, the picture itself would show no
+    /// results.
     pub fn shown_view(&self) -> View {
-        let thresholds_only =
-            self.threshold.is_some() && self.template.is_empty() && self.track.is_empty() && !self.pick;
+        let finds = !self.template.is_empty() || !self.track.is_empty() || self.pick || self.objects;
+        let thresholds_only = self.threshold.is_some() && !finds;
         self.view.unwrap_or(if thresholds_only { View::Mask } else { View::default() })
     }
 
@@ -443,6 +478,21 @@ impl Request {
         }
     }
 
+    /// The cleaning of masks and their objects; `None` if masks stay as they are and nothing is reported.
+    pub fn object_spec(&self) -> Option<ObjectSpec> {
+        let cleaning = Cleaning { open: self.open, close: self.close, fill_holes: self.fill_holes };
+        let spec = ObjectSpec {
+            reports: self.objects,
+            colour: self.object_colour,
+            connectivity: self.connect,
+            cleaning,
+            area: self.object_area.unwrap_or_default(),
+            size: self.object_size.unwrap_or_default(),
+            max: self.object_max.map(|max| max as usize),
+        };
+        (self.objects || !cleaning.is_none()).then_some(spec)
+    }
+
     /// True if nothing is to be searched, followed or thresholded, so that only boxes that a user draws later
     /// can be followed.
     pub fn is_idle(&self) -> bool {
@@ -476,7 +526,7 @@ impl Request {
     /// Returns the setup with which a run begins. `templates` are the request's own, once they were read.
     ///
     /// # Errors
-    /// As [`Search::new`] and [`setup::check_device`].
+    /// As [`Search::new`], [`setup::check_device`]; `Settings` for work on masks without a threshold.
     pub fn setup(&self, templates: Vec<NamedTemplate>, control: &Control) -> Result<Setup> {
         setup::check_device(
             &self.kernel,
@@ -484,6 +534,7 @@ impl Request {
             (!templates.is_empty()).then_some(self.search),
             self.threshold,
         )?;
+        self.check_work_on_masks()?;
         self.checked_setup(templates, control)
     }
 
@@ -492,7 +543,7 @@ impl Request {
         let sought = templates.iter().map(|named| named.template.clone()).collect();
         let mut search = Search::new(sought, self.search, &self.scales, &self.angles, control)?;
         (search.roi, search.limits, search.threshold) = (self.roi, self.limits(), self.threshold);
-        search.range = self.range;
+        (search.range, search.objects) = (self.range, self.object_spec());
         Ok(Setup {
             templates,
             search: search.into(),
@@ -537,6 +588,8 @@ mod tests {
             Request { events: vec!["https://one.example/".into()], ..request() },
             Request { events: vec!["https://two.example/".into()], ..request() },
             Request { zone: vec!["door=0,0,9,0,9,9".parse().unwrap()], ..request() },
+            Request { objects: true, ..request() },
+            Request { open: Some("3".parse().unwrap()), ..request() },
         ];
         let digests: std::collections::BTreeSet<_> =
             others.iter().chain([&request()]).map(|request| request.digest(&[])).collect();

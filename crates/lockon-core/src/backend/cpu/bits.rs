@@ -21,7 +21,15 @@ pub(super) struct Bits {
     words: Vec<u64>,
     /// Where the next picture is made.
     next: Vec<u64>,
-    bands: Vec<Vec<u64>>,
+    bands: Vec<Band>,
+}
+
+/// Room for the work on some rows.
+#[derive(Default)]
+struct Band {
+    rows: Vec<u64>,
+    /// A row with its margin.
+    row: Vec<u64>,
 }
 
 impl Bits {
@@ -124,7 +132,7 @@ impl Bits {
         let (level, size, per_row) = (self.level, self.size, self.words_per_row());
         let rows = size.height.div_ceil(rayon::current_num_threads());
         self.next.resize(self.words.len(), 0);
-        self.bands.resize_with(size.height.div_ceil(rows).max(self.bands.len()), Vec::new);
+        self.bands.resize_with(size.height.div_ceil(rows).max(self.bands.len()), Band::default);
         let words = &self.words;
         let bands = self.next.par_chunks_mut(rows * per_row).zip(&mut self.bands).enumerate();
         bands.for_each(|(index, (out, band))| {
@@ -133,10 +141,11 @@ impl Bits {
                 || {
                     let first = index * rows;
                     let count = out.len() / per_row;
+                    let Band { rows: band, row } = band;
                     // The band's rows and `radius` more at both of its ends.
                     band.clear();
                     band.resize((count + 2 * radius) * per_row, 0);
-                    let mut row = vec![0; per_row + MARGIN];
+                    row.resize(per_row + MARGIN, 0);
                     for (at, to) in band.chunks_mut(per_row).enumerate() {
                         let Some(y) = (first + at).checked_sub(radius).filter(|y| *y < size.height) else {
                             continue;
@@ -144,9 +153,9 @@ impl Bits {
                         row[..per_row].copy_from_slice(&words[y * per_row..][..per_row]);
                         row[per_row..].fill(0);
                         spread(2 * radius + 1, |by| {
-                            shift_up(&mut row, by);
+                            shift_up(row, by);
                         });
-                        shift_down(&row, radius, to);
+                        shift_down(row, radius, to);
                         to[per_row - 1] &= last_word(size.width);
                     }
                     spread(2 * radius + 1, |by| {

@@ -13,6 +13,7 @@
 //! | `pyramid` | search from coarse to fine |
 //! | `threshold`, `gaussian` | the mask |
 //! | `objects`, `bits` | the objects of a mask; opening and closing it |
+//! | `host_objects` | objects of the masks of another device |
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -34,6 +35,7 @@ use crate::template::Bank;
 use crate::workers;
 
 use ncc::{Matcher, Planner};
+use objects::ObjectFinder;
 use pyramid::Pyramid;
 use threshold::Thresholder;
 
@@ -42,6 +44,7 @@ mod correlate;
 mod estimate;
 mod exact;
 mod gaussian;
+pub mod host_objects;
 pub mod ncc;
 pub mod objects;
 mod plan;
@@ -225,6 +228,8 @@ struct StandingWork {
     pyramid: Option<Pyramid>,
     thresholder: Option<Thresholder>,
     masks: Recycler<Plane>,
+    /// Where masks are cleaned, or their objects reported.
+    finder: Option<ObjectFinder>,
 }
 
 impl StandingWork {
@@ -243,7 +248,14 @@ impl StandingWork {
         if let Some(matcher) = &matcher {
             tell_cost(matcher, &standing);
         }
-        Ok(Self { control, standing, matcher, pyramid, thresholder, masks: Recycler::default() })
+        let taken = matcher.as_ref().map_or(0, |matcher| matcher.bytes().0);
+        let memory = Bytes((rest as u64).saturating_sub(taken));
+        let finder = standing.work_on_masks().map(|spec| {
+            let finder = ObjectFinder::new(&spec, standing.frame, Some(memory));
+            finder.map(|finder| finder.with_lists(lists_of_objects(options.depth)))
+        });
+        let (finder, masks) = (finder.transpose()?, Recycler::default());
+        Ok(Self { control, standing, matcher, pyramid, thresholder, masks, finder })
     }
 
     /// Works on a slot. Where it fails, or is stopped, there are no findings.
@@ -251,7 +263,7 @@ impl StandingWork {
         let started = Instant::now();
         let (luma, findings) = (slot.luma.as_ref(), &mut slot.findings);
         findings.matches.clear();
-        (findings.foreground, findings.mask) = (None, None);
+        (findings.foreground, findings.mask, findings.more_objects) = (None, None, 0);
         self.control.check()?;
         if let Some(matcher) = &mut self.matcher {
             matcher.run(luma, self.standing.roi, &self.standing.limits, &mut findings.matches)?;
@@ -260,14 +272,34 @@ impl StandingWork {
             pyramid.run(luma, self.standing.roi, &self.standing.limits, &mut findings.matches)?;
         }
         if let Some(thresholder) = &mut self.thresholder {
-            let mask = self.masks.share(|mask| findings.foreground = Some(thresholder.run(luma, mask)));
+            let Standing { wants_mask, objects, .. } = self.standing;
+            let is_changed = wants_mask && objects.is_some_and(|spec| !spec.cleaning.is_none());
+            let mut cleaned = Ok(());
+            let mask = self.masks.share(|mask| {
+                findings.foreground = Some(thresholder.run(luma, mask));
+                let Some(finder) = &mut self.finder else { return };
+                cleaned = finder.clean(mask.as_ref());
+                if is_changed && cleaned.is_ok() {
+                    finder.cleaned(mask);
+                }
+            });
             // Left unfinished, it is no mask.
             self.control.check()?;
-            findings.mask = if self.standing.wants_mask { Some(mask) } else { None };
+            cleaned?;
+            findings.mask = if wants_mask { Some(mask) } else { None };
+        }
+        match &mut self.finder {
+            Some(finder) => findings.more_objects = finder.report(luma, &mut findings.objects)?,
+            None => findings.objects = None,
         }
         findings.standing_us = started.elapsed().as_micros() as u64;
         Ok(())
     }
+}
+
+/// Lists of objects of a ring with so many slots: one for each, and two with the engine.
+const fn lists_of_objects(depth: usize) -> usize {
+    depth + 2
 }
 
 /// Logs, before the first frame, the cost of each frame; at a higher level if that is seconds.

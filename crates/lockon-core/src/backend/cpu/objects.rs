@@ -8,9 +8,9 @@
 //! number.
 //!
 //! A component takes 100 bytes while it is read, and its object 112; with 4 neighbours a corner at which two
-//! runs touch takes 8, and where holes are filled a run of the background 12. Components of a W x H mask are
-//! at most ceil(W/2) * ceil(H/2) with 8 neighbours, and ceil(W H / 2) with 4. What would take more memory
-//! than is allowed is refused while it is read.
+//! runs touch takes 8, and where holes are filled a run of the background 12. Memory is kept for the next
+//! mask. Components of a W x H mask are at most ceil(W/2) * ceil(H/2) with 8 neighbours, and ceil(W H / 2)
+//! with 4. What would take more memory than is allowed is refused while it is read.
 //!
 //! Union by runs after L. He, Y. Chao, K. Suzuki, "A Run-Based Two-Scan Labeling Algorithm", 2008. Runs give
 //! the Euler number too: two runs meet in one piece and three never, so it is the number of runs less the
@@ -39,12 +39,15 @@ pub struct ObjectFinder {
     size: Size,
     level: Level,
     memory: Bytes,
+    lists: usize,
     bits: Bits,
     /// Where holes are filled.
     background: Option<Bits>,
     /// See [`squares_before`].
     squares: Vec<u64>,
     objects: Labelling<Sums>,
+    /// The components of the objects.
+    components: Vec<u32>,
     outside: Labelling<Outside>,
 }
 
@@ -69,12 +72,20 @@ impl ObjectFinder {
             size,
             level,
             memory: memory.unwrap_or_else(memory::default_limit),
+            lists: 1,
             bits: Bits::new(level, size),
             background: spec.cleaning.fill_holes.then(|| Bits::new(level, size)),
             squares: squares_before(size.width),
             objects: Labelling::default(),
+            components: Vec::new(),
             outside: Labelling::default(),
         })
+    }
+
+    /// Counts the memory of so many lists of objects: as many as exist at the same time.
+    #[must_use]
+    pub fn with_lists(self, lists: usize) -> Self {
+        Self { lists, ..self }
     }
 
     /// Takes the objects of `mask`, whose pixels of 128 or more are white, and cleans them.
@@ -119,10 +130,24 @@ impl ObjectFinder {
             bits: &self.bits,
             is_kept: false,
             memory: self.memory,
+            lists: self.lists,
         };
         self.objects.label(&work, Scene { luma, squares: &self.squares })?;
-        let components = self.objects.components();
-        Ok(select(components, |at| self.objects.tally(at), &self.spec, self.size, objects))
+        self.components.clear();
+        self.components.extend(self.objects.components());
+        Ok(select(&mut self.components, |at| self.objects.tally(at), &self.spec, self.size, objects))
+    }
+
+    /// As [`Self::find`], if objects are reported; otherwise there are none.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub fn report(&mut self, luma: PlaneRef<'_>, objects: &mut Option<Vec<Object>>) -> Result<u64> {
+        if self.spec.reports {
+            return self.find(luma, objects.get_or_insert_default());
+        }
+        *objects = None;
+        Ok(0)
     }
 
     /// Writes the mask that was cleaned last, in the colours that it had before.
@@ -142,6 +167,7 @@ impl ObjectFinder {
             bits: background,
             is_kept: true,
             memory: self.memory,
+            lists: self.lists,
         };
         self.outside.label(&work, size)?;
         let outside = &self.outside;
@@ -247,6 +273,7 @@ mod tests {
                 area: bounds(self, 20),
                 size: Bounds { min: side(min), max: side(max) },
                 max: (self.below(4) == 0).then(|| self.below(30)),
+                ..ObjectSpec::default()
             }
         }
 
@@ -412,7 +439,7 @@ mod tests {
                 finder.find(dots.luma(), &mut objects).map(|_| objects.len())
             })
         };
-        let bytes = 1600 * (<Sums as Tally>::BYTES + 3 * size_of::<u32>()) as u64;
+        let bytes = 1600 * (<Sums as Tally>::bytes(1) + 3 * size_of::<u32>()) as u64;
         for threads in [1, 8] {
             assert_eq!(found(bytes, threads).unwrap(), 1600, "{threads} threads");
             assert!(found(bytes - 1, threads).is_err(), "{threads} threads");

@@ -7,8 +7,8 @@
 use std::fmt::Write as _;
 
 use super::page::{Page, duration};
-use super::series::{Column, Histogram, Series, SeriesKind};
-use crate::results::{Percentiles, TrackState};
+use super::series::{Column, CountColumn, Histogram, Series, SeriesKind};
+use crate::results::{ObjectsSummary, Percentiles, TrackState};
 use crate::text::escaped;
 use crate::tracker::RELIABILITY;
 
@@ -28,9 +28,14 @@ fn meaning(state: TrackState) -> &'static str {
 
 /// A chart of lines from 0 to 1, with its scale, as far as its lines.
 fn begin_plot(page: &mut String, label: &str) -> std::fmt::Result {
+    begin_plot_up_to(page, 1.0, &[1.0, 0.5, 0.0], label)
+}
+
+/// A chart of lines from 0 to `most`, with these values on its scale, as far as its lines.
+fn begin_plot_up_to(page: &mut String, most: f64, values: &[f64], label: &str) -> std::fmt::Result {
     page.push_str("<div class=\"plot\">\n<div class=\"scale\">");
-    for value in [1.0, 0.5, 0.0] {
-        write!(page, "<span style=\"top:{}%\">{value}</span>", 100.0 * (1.0 - value))?;
+    for value in values {
+        write!(page, "<span style=\"top:{}%\">{value}</span>", 100.0 * (1.0 - value / most))?;
     }
     writeln!(
         page,
@@ -222,6 +227,59 @@ impl Page<'_> {
             )?;
         }
         page.push_str("</svg>\n");
+        Ok(())
+    }
+
+    /// The number of objects over time.
+    pub(super) fn write_objects(&self, page: &mut String) -> std::fmt::Result {
+        let (counts, Some(all)) = (&self.report.objects, self.summary.objects) else { return Ok(()) };
+        let ObjectsSummary { total, least, mean, most, cut_off_frames, more_objects, .. } = all;
+        write!(
+            page,
+            "<section>\n<h2>Objects over time</h2>\n<p>{least} to {most} in a frame, {mean:.1} on average, {total} in all."
+        )?;
+        if more_objects > 0 {
+            let frames = if cut_off_frames == 1 { "frame" } else { "frames" };
+            write!(
+                page,
+                " {more_objects} more in {cut_off_frames} {frames} left out by the maximum number."
+            )?;
+        }
+        page.push_str("</p>\n<p class=\"legend soft\">");
+        match self.report.stride {
+            1 => page.push_str("Line: objects in a frame.</p>\n"),
+            stride => {
+                writeln!(page, "Line: mean of {stride} frames, area: minimum to maximum.</p>")?;
+            }
+        }
+        let most = counts.most().max(1) as f64;
+        begin_plot_up_to(page, most, &[most, 0.0], "objects in a frame")?;
+        self.write_grid(page, &[0.0, HEIGHT])?;
+        let width = self.column_width();
+        for piece in counts.pieces() {
+            let point = |column: &CountColumn, count: f64| {
+                format!("{:.1},{:.1}", self.x(column.time) + width / 2.0, HEIGHT * (1.0 - count / most))
+            };
+            let upper = piece.iter().map(|column| point(column, column.most as f64));
+            let lower = piece.iter().rev().map(|column| point(column, column.least as f64));
+            let area: Vec<_> = upper.chain(lower).collect();
+            let mut mean: Vec<_> = piece.iter().map(|column| point(column, column.mean())).collect();
+            // With round ends, a line to where it begins is a dot.
+            if mean.len() == 1 {
+                mean.push(mean[0].clone());
+            }
+            if self.report.stride > 1 {
+                writeln!(page, "<polygon class=\"range\" points=\"{}\"/>", area.join(" "))?;
+            }
+            writeln!(
+                page,
+                "<polyline class=\"mean\" stroke-linecap=\"round\" points=\"{}\"/>",
+                mean.join(" ")
+            )?;
+        }
+        page.push_str("</svg>\n");
+        self.write_times(page)?;
+        page.push_str("</div>\n</section>\n");
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use crate::files;
 use crate::frame::{Frame, Rect, USUAL_INTERVAL_NS, VideoFormat};
 use crate::orders::Order;
 use crate::ports::{Delivery, Sink};
-use crate::results::{Event, FrameRecord, Match, RunRecord, Summary, TrackState};
+use crate::results::{Event, FrameRecord, Match, Object, RunRecord, Summary, TrackState};
 use crate::still;
 use crate::surface::Surface;
 use crate::template::Template;
@@ -27,7 +27,7 @@ mod series;
 mod thumbnails;
 
 use page::{Page, duration};
-use series::{Found, Histogram, Series, SeriesKind};
+use series::{Counts, Found, Histogram, Series, SeriesKind};
 use thumbnails::{Jpeg, KEY_SIDE, Key, THUMBNAIL_SIDE, Thumbnail};
 
 /// Columns of a chart, one in 1.5 of its pixels: when a run has more, two become one.
@@ -38,6 +38,8 @@ const MOST_SERIES: usize = 24;
 const MOST_THUMBNAILS: usize = 12;
 /// A state that comes and goes gets no more of them than one in so many seconds.
 const BETWEEN_THUMBNAILS: f64 = 0.5;
+/// Boxes of objects over the key frame.
+const MOST_BOXES: usize = 1000;
 /// Things that happened to the source.
 const MOST_EVENTS: usize = 40;
 /// Rows of the table of appearances.
@@ -82,6 +84,7 @@ struct Report {
     series: Vec<Series>,
     /// The results of each template that was found.
     found: Vec<Found>,
+    objects: Counts,
     /// The highest number of a track that is not shown, and how many there are.
     unshown: (u32, u64),
     latency: Histogram,
@@ -105,6 +108,7 @@ impl Report {
             stride: 1,
             series: Vec::new(),
             found: Vec::new(),
+            objects: Counts::default(),
             unshown: (0, 0),
             latency: Histogram::default(),
             key: None,
@@ -158,6 +162,7 @@ impl Report {
         while count / self.stride >= MOST_COLUMNS {
             self.stride *= 2;
             self.series.iter_mut().for_each(Series::halve);
+            self.objects.halve();
         }
     }
 
@@ -213,12 +218,17 @@ impl Sink for Report {
         (self.frames, self.last) = (self.frames + 1, time);
         self.latency.count(record.latency_us);
 
-        let has_results = !(record.tracks.is_empty() && record.matches.is_empty());
+        let objects = record.objects.as_deref().unwrap_or_default();
+        let has_results = !(record.tracks.is_empty() && record.matches.is_empty() && objects.is_empty());
         let hides = self.run.as_ref().is_some_and(|run| run.hides);
         if !hides && self.key.as_ref().is_none_or(|key| has_results && !key.has_results) {
             let size = frame.format.size;
             let picture = self.picture(frame, Rect::whole(size), KEY_SIDE)?;
-            self.key = Some(Key { picture, frame: record.frame, size, has_results });
+            let objects = objects.iter().take(MOST_BOXES).map(Object::rect).collect();
+            self.key = Some(Key { picture, frame: record.frame, size, has_results, objects });
+        }
+        if record.objects.is_some() {
+            self.objects.add(number, time, objects.len() as u64);
         }
         // The best of each template; where matches are followed their tracks say more.
         if !self.run.as_ref().is_some_and(|run| run.track_matches) {
@@ -307,6 +317,7 @@ impl Sink for Report {
 mod tests {
     use super::*;
     use crate::change::Change;
+    use crate::config::ObjectSpec;
     use crate::frame::Size;
     use crate::output::samples;
     use crate::results::{TemplateRecord, Track};
@@ -482,6 +493,41 @@ mod tests {
             let body = page.split("</style>").nth(1).unwrap();
             assert!(!body.contains(text), "{text} is in {body}");
         }
+    }
+
+    #[test]
+    fn objects_are_counted_over_time_and_drawn_on_the_frame_that_has_some() {
+        let page = written(|report| {
+            let run = RunRecord { objects: Some(ObjectSpec::default()), ..samples::run(&[]) };
+            report.begin(&run, &samples::format()).unwrap();
+            let mut tally = Tally::default();
+            tally.begin(&run);
+            let object = Object { x: 1, y: 0, w: 2, h: 3, ..Object::default() };
+            for (frame, count) in [(0, 0), (1, 3), (2, 1)] {
+                let objects = Some(vec![object.clone(); count]);
+                let more_objects = u64::from(count == 3);
+                let record = FrameRecord { frame, objects, more_objects, ..FrameRecord::default() };
+                tally.count(&record);
+                samples::deliver(report, record).unwrap();
+            }
+            let mut summary = Summary { frames: 3, ..Summary::default() };
+            tally.tell(&mut summary);
+            report.finish(&summary).unwrap();
+        });
+        for text in [
+            "<h2>Objects over time</h2>",
+            "0 to 3 in a frame, 1.3 on average, 4 in all. 1 more in 1 frame left out by the maximum number.",
+            "<span style=\"top:0%\">3</span>",
+            "<tr><th>objects</th><td>white, 8 neighbours</td></tr>",
+            "<p class=\"soft\">Over frame 1: the boxes of its objects.</p>",
+        ] {
+            assert!(page.contains(text), "{text} is not in {page}");
+        }
+        assert_eq!(
+            page.matches("<rect class=\"object\" x=\"1\" y=\"0\" width=\"2\" height=\"3\"/>").count(),
+            3
+        );
+        assert!(!page.contains("Nothing was found"), "{page}");
     }
 
     #[test]

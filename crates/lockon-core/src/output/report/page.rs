@@ -44,6 +44,7 @@ impl Page<'_> {
         self.write_templates(page)?;
         self.write_appearances(page)?;
         self.write_series(page)?;
+        self.write_objects(page)?;
         self.write_thumbnails(page)?;
         page.push_str("<div class=\"pair\">\n");
         self.write_latency(page)?;
@@ -89,6 +90,7 @@ impl Page<'_> {
     fn write_paths(&self, page: &mut String) -> std::fmt::Result {
         let Some(key) = &self.report.key else { return Ok(()) };
         let title = match (self.report.series.is_empty(), self.has_tracks()) {
+            (true, _) if !key.objects.is_empty() => "Objects",
             (true, _) => "First frame",
             (_, true) => "Trajectory",
             (_, false) => "Places",
@@ -104,6 +106,9 @@ impl Page<'_> {
             key.frame,
             key.picture.uri()
         )?;
+        for Rect { x, y, w, h } in &key.objects {
+            writeln!(page, "<rect class=\"object\" x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\"/>")?;
+        }
         let mut labels = String::new();
         for series in &self.report.series {
             let colour = colour(series);
@@ -149,6 +154,7 @@ impl Page<'_> {
         }
         page.push_str(&labels);
         let what = match (self.report.series.is_empty(), self.has_tracks()) {
+            (true, _) if !key.objects.is_empty() => ": the boxes of its objects",
             (true, _) => "",
             (_, true) => {
                 ": the middles of the boxes that were followed; a dot where each begins, gaps where it was not seen"
@@ -276,6 +282,9 @@ impl Page<'_> {
             if let Some(value) = value {
                 row(name, value)?;
             }
+        }
+        if let Some(objects) = &run.objects {
+            row("objects", &objects.to_string())?;
         }
         for template in &run.templates {
             let (w, h, count) = (template.w, template.h, template.members);

@@ -155,6 +155,62 @@ impl Column {
     }
 }
 
+/// The number of objects over time.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) columns: Vec<CountColumn>,
+}
+
+/// The number of objects in some frames that follow each other.
+pub(super) struct CountColumn {
+    pub(super) number: u64,
+    pub(super) time: f64,
+    pub(super) least: u64,
+    pub(super) most: u64,
+    sum: u64,
+    frames: u64,
+}
+
+impl Counts {
+    /// Counts a frame.
+    pub(super) fn add(&mut self, number: u64, time: f64, count: u64) {
+        self.merge(CountColumn { number, time, least: count, most: count, sum: count, frames: 1 });
+    }
+
+    fn merge(&mut self, column: CountColumn) {
+        match self.columns.last_mut() {
+            Some(before) if before.number == column.number => {
+                (before.least, before.most) = (before.least.min(column.least), before.most.max(column.most));
+                (before.sum, before.frames) = (before.sum + column.sum, before.frames + column.frames);
+            }
+            _ => self.columns.push(column),
+        }
+    }
+
+    /// Makes one column of each two.
+    pub(super) fn halve(&mut self) {
+        for column in std::mem::take(&mut self.columns) {
+            self.merge(CountColumn { number: column.number / 2, ..column });
+        }
+    }
+
+    /// The most in a frame.
+    pub(super) fn most(&self) -> u64 {
+        self.columns.iter().map(|column| column.most).max().unwrap_or(0)
+    }
+
+    /// Columns without a gap between them.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = &[CountColumn]> {
+        self.columns.chunk_by(|a, b| a.number + 1 == b.number)
+    }
+}
+
+impl CountColumn {
+    pub(super) fn mean(&self) -> f64 {
+        self.sum as f64 / self.frames as f64
+    }
+}
+
 pub(super) fn index(state: TrackState) -> usize {
     TrackState::ALL.iter().position(|other| *other == state).expect("all states are listed")
 }
@@ -235,6 +291,20 @@ mod tests {
         let column = &series.columns[0];
         assert_eq!((column.least, column.mean(), column.most), (0.25, 0.5, 0.75));
         assert_eq!((column.frames, series.scores), (4, 1.0));
+    }
+
+    #[test]
+    fn counts_of_merged_frames_keep_least_mean_and_most() {
+        let mut counts = Counts::default();
+        for (number, count) in [(0, 4), (1, 1), (2, 7), (5, 2)] {
+            counts.add(number, number as f64, count);
+        }
+        assert_eq!(counts.pieces().map(<[_]>::len).collect::<Vec<_>>(), [3, 1]);
+        counts.halve();
+        let columns: Vec<_> =
+            counts.columns.iter().map(|c| (c.number, c.time, c.least, c.mean(), c.most)).collect();
+        assert_eq!(columns, [(0, 0.0, 1, 2.5, 4), (1, 2.0, 7, 7.0, 7), (2, 5.0, 2, 2.0, 2)]);
+        assert_eq!(counts.most(), 7);
     }
 
     #[test]

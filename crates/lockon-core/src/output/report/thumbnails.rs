@@ -16,6 +16,8 @@ pub(super) struct Key {
     pub(super) frame: u64,
     pub(super) size: Size,
     pub(super) has_results: bool,
+    /// Boxes of objects in it.
+    pub(super) objects: Vec<Rect>,
 }
 
 pub(super) struct Thumbnail {

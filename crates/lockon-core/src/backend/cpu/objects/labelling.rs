@@ -51,6 +51,8 @@ pub(super) struct Work<'a> {
     /// All runs are kept, with their components.
     pub(super) is_kept: bool,
     pub(super) memory: Bytes,
+    /// Lists of objects that exist at the same time.
+    pub(super) lists: usize,
 }
 
 /// Components of a mask, by bands of rows.
@@ -62,11 +64,21 @@ pub(super) struct Labelling<T> {
     begins: Vec<u32>,
     /// For each component of a band, the first of those that it is joined with, or itself.
     joined: Vec<u32>,
+    /// Components of two bands whose pixels share only a corner, and pairs to add to components.
+    corners: Vec<[u32; 2]>,
+    added: Vec<(u32, Pairs)>,
 }
 
 impl<T> Default for Labelling<T> {
     fn default() -> Self {
-        Self { rows: 0, bands: Vec::new(), begins: Vec::new(), joined: Vec::new() }
+        Self {
+            rows: 0,
+            bands: Vec::new(),
+            begins: Vec::new(),
+            joined: Vec::new(),
+            corners: Vec::new(),
+            added: Vec::new(),
+        }
     }
 }
 
@@ -155,7 +167,7 @@ impl<T: Tally> Labelling<T> {
         }
         self.joined.clear();
         self.joined.extend(0..count);
-        let (mut corners, mut added) = (Vec::new(), Vec::new());
+        let (mut corners, mut added) = (std::mem::take(&mut self.corners), std::mem::take(&mut self.added));
         for (index, pair) in self.bands.windows(2).enumerate() {
             let [upper, lower] = [&pair[0], &pair[1]];
             let of = |band: &Band<T>, begin: u32, run: &Run| begin + band.labels[run.label as usize];
@@ -180,14 +192,15 @@ impl<T: Tally> Labelling<T> {
         if let (Some(last), Some(&begin)) = (self.bands.last(), self.begins.last()) {
             corners.extend(last.corners.iter().map(|pair| pair.map(|part| begin + part)));
         }
-        for [one, other] in corners {
+        for [one, other] in corners.drain(..) {
             if root(&mut self.joined, one) == root(&mut self.joined, other) {
                 added.push((one, Pairs { corners: 1, ..Pairs::default() }));
             }
         }
-        for (at, pairs) in added {
+        for (at, pairs) in added.drain(..) {
             self.tally_mut(at).add_pairs(pairs);
         }
+        (self.corners, self.added) = (corners, added);
         for at in 0..count {
             let first = self.joined[at as usize];
             if first != at {
@@ -201,9 +214,9 @@ impl<T: Tally> Labelling<T> {
     }
 
     /// The components, in the order of their first pixels.
-    pub(super) fn components(&self) -> Vec<u32> {
+    pub(super) fn components(&self) -> impl Iterator<Item = u32> {
         let joined = self.joined.iter().enumerate();
-        joined.filter(|(at, first)| *at == **first as usize).map(|(_, &first)| first).collect()
+        joined.filter(|(at, first)| *at == **first as usize).map(|(_, &first)| first)
     }
 
     /// The component of a run of a band whose runs are kept.
@@ -230,8 +243,8 @@ impl<T: Tally> Labelling<T> {
 
 impl<T: Tally> Band<T> {
     /// Memory of the components so far.
-    fn bytes(&self) -> usize {
-        let component = T::BYTES + 3 * size_of::<u32>();
+    fn bytes(&self, lists: usize) -> usize {
+        let component = T::bytes(lists) + 3 * size_of::<u32>();
         self.tallies.len() * component + size_of_val(&self.corners[..]) + size_of_val(&self.runs[..])
     }
 
@@ -274,7 +287,7 @@ impl<T: Tally> Band<T> {
                 self.runs.extend_from_slice(&self.row);
                 self.ends.push(self.runs.len());
             }
-            let more = self.bytes() - own;
+            let more = self.bytes(work.lists) - own;
             own += more;
             if used.fetch_add(more, Ordering::Relaxed) + more > work.memory.0 as usize {
                 self.is_full = true;

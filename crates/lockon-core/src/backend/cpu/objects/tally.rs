@@ -11,14 +11,14 @@ use crate::results::Object;
 pub(super) trait Tally: Copy + Send + Sync {
     /// True if pairs of pixels are counted.
     const COUNTS_PAIRS: bool;
-    /// Bytes that a component takes, what is made of it at the end included.
-    const BYTES: usize;
     /// The picture in which runs are measured.
     type Picture<'a>: Copy + Send + Sync;
     /// A row of that.
     type Row<'a>: Copy;
     /// Runs of a row that belong to it, from left to right: they are added to it together.
     type Part: Copy;
+    /// Bytes that a component takes, with what is made of it at the end in so many lists.
+    fn bytes(lists: usize) -> usize;
     /// Row `y` of the picture.
     fn row<'a>(picture: &Self::Picture<'a>, y: usize) -> Self::Row<'a>;
     /// A run, and its pairs with runs above it.
@@ -80,10 +80,13 @@ pub(super) struct RowSums {
 
 impl Tally for Sums {
     const COUNTS_PAIRS: bool = true;
-    const BYTES: usize = size_of::<Self>() + size_of::<Object>();
     type Picture<'a> = Scene<'a>;
     type Row<'a> = SceneRow<'a>;
     type Part = RowSums;
+
+    fn bytes(lists: usize) -> usize {
+        size_of::<Self>() + lists * size_of::<Object>()
+    }
 
     #[inline(always)]
     fn row<'a>(picture: &Self::Picture<'a>, y: usize) -> Self::Row<'a> {
@@ -215,11 +218,14 @@ pub(super) struct Outside(pub(super) bool);
 
 impl Tally for Outside {
     const COUNTS_PAIRS: bool = false;
-    const BYTES: usize = size_of::<Self>();
     type Picture<'a> = Size;
     /// The width, and true for the first and last row.
     type Row<'a> = (usize, bool);
     type Part = bool;
+
+    fn bytes(_: usize) -> usize {
+        size_of::<Self>()
+    }
 
     #[inline(always)]
     fn row<'a>(picture: &Self::Picture<'a>, y: usize) -> Self::Row<'a> {
