@@ -9,6 +9,8 @@ mod analytics;
 mod conventions;
 #[path = "element/detectors.rs"]
 mod detectors;
+#[path = "element/objects.rs"]
+mod objects;
 #[path = "element/pictures.rs"]
 mod pictures;
 #[path = "../../tests/test_log.rs"]

@@ -42,6 +42,10 @@ pub struct Results {
     pub tracks: Vec<Track>,
     /// Share of the pixels above the threshold, from 0 to 1; none without a threshold.
     pub foreground: Option<f64>,
+    /// The objects of the thresholded frame; none where they were not requested.
+    pub objects: Option<Vec<Object>>,
+    /// Objects beyond the maximum number.
+    pub more_objects: u64,
 }
 
 /// A place where a template was found: a structure `match`, in the message and as the parameter of a region
@@ -98,6 +102,46 @@ pub struct Track {
     pub score: f64,
     /// The second best place's response over the best one's.
     pub second_peak_ratio: f64,
+    /// The id of its region of interest.
+    pub roi_id: i32,
+}
+
+/// An object of the thresholded frame, a connected component: a structure `object`, in the message and as the
+/// parameter of a region of interest.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Object {
+    /// Leftmost column of its box.
+    pub x: u32,
+    /// Topmost row.
+    pub y: u32,
+    /// Width in pixels.
+    pub w: u32,
+    /// Height in pixels.
+    pub h: u32,
+    /// Number of its pixels.
+    pub area: u64,
+    /// Its centre of mass, finer than pixels.
+    pub cx: f64,
+    /// Its centre of mass, finer than pixels.
+    pub cy: f64,
+    /// Long axis of the ellipse with the same second moments.
+    pub length: f64,
+    /// Short axis of that ellipse.
+    pub width: f64,
+    /// Direction of the long axis, in degrees, counter-clockwise.
+    pub angle: f64,
+    /// Length of all of its borders.
+    pub perimeter: f64,
+    /// Number of holes.
+    pub holes: u64,
+    /// Least luma of its pixels.
+    pub min_luma: u32,
+    /// Mean luma.
+    pub mean_luma: f64,
+    /// Greatest luma.
+    pub max_luma: u32,
+    /// True if it reaches the border of the frame.
+    pub touches_border: bool,
     /// The id of its region of interest.
     pub roi_id: i32,
 }
@@ -213,12 +257,15 @@ impl TryFrom<&gst::StructureRef> for Results {
             matches: fields.list("matches")?,
             tracks: fields.list("tracks")?,
             foreground: fields.find("foreground")?,
+            objects: fields.0.has_field("objects").then(|| fields.list("objects")).transpose()?,
+            more_objects: fields.find("more-objects")?.unwrap_or_default(),
         })
     }
 }
 
 impl From<&Results> for gst::Structure {
     fn from(results: &Results) -> Self {
+        let objects = results.objects.as_ref().map(|objects| objects.iter().map(Self::from));
         Self::builder("lockon")
             .field("frame", results.frame)
             .field_if_some("pts", results.pts)
@@ -228,6 +275,8 @@ impl From<&Results> for gst::Structure {
             .field("matches", gst::List::new(results.matches.iter().map(Self::from)))
             .field("tracks", gst::List::new(results.tracks.iter().map(Self::from)))
             .field_if_some("foreground", results.foreground)
+            .field_if_some("objects", objects.map(gst::List::new))
+            .field_if_some("more-objects", Some(results.more_objects).filter(|more| *more > 0))
             .build()
     }
 }
@@ -312,6 +361,57 @@ impl From<&Track> for gst::Structure {
     }
 }
 
+impl TryFrom<&gst::StructureRef> for Object {
+    type Error = Error;
+
+    fn try_from(structure: &gst::StructureRef) -> Result<Self, Error> {
+        let fields = Fields::of(structure, "object")?;
+        Ok(Self {
+            x: fields.get("x")?,
+            y: fields.get("y")?,
+            w: fields.get("w")?,
+            h: fields.get("h")?,
+            area: fields.get("area")?,
+            cx: fields.get("cx")?,
+            cy: fields.get("cy")?,
+            length: fields.get("length")?,
+            width: fields.get("width")?,
+            angle: fields.get("angle")?,
+            perimeter: fields.get("perimeter")?,
+            holes: fields.get("holes")?,
+            min_luma: fields.get("min-luma")?,
+            mean_luma: fields.get("mean-luma")?,
+            max_luma: fields.get("max-luma")?,
+            touches_border: fields.get("touches-border")?,
+            roi_id: fields.get("roi-id")?,
+        })
+    }
+}
+
+impl From<&Object> for gst::Structure {
+    fn from(object: &Object) -> Self {
+        Self::builder("object")
+            .field("x", object.x)
+            .field("y", object.y)
+            .field("w", object.w)
+            .field("h", object.h)
+            .field("area", object.area)
+            .field("cx", object.cx)
+            .field("cy", object.cy)
+            .field("length", object.length)
+            .field("width", object.width)
+            .field("angle", object.angle)
+            .field("perimeter", object.perimeter)
+            .field("holes", object.holes)
+            .field("min-luma", object.min_luma)
+            .field("mean-luma", object.mean_luma)
+            .field("max-luma", object.max_luma)
+            .field("touches-border", object.touches_border)
+            .field("roi-id", object.roi_id)
+            .build()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -344,6 +444,25 @@ mod tests {
             second_peak_ratio: 0.5,
             roi_id: 2,
         };
+        let object = Object {
+            x: 1,
+            y: 2,
+            w: 9,
+            h: 4,
+            area: 30,
+            cx: 5.125,
+            cy: 3.5,
+            length: 8.5,
+            width: 3.25,
+            angle: -12.5,
+            perimeter: 25.75,
+            holes: 1,
+            min_luma: 10,
+            mean_luma: 100.5,
+            max_luma: 200,
+            touches_border: true,
+            roi_id: 524_289,
+        };
         Results {
             frame: 42,
             pts: Some(ClockTime::from_mseconds(1680)),
@@ -356,13 +475,21 @@ mod tests {
                 Track { id: 3, name: None, template: None, state: TrackState::Lost, ..track },
             ],
             foreground: Some(0.25),
+            objects: Some(vec![object.clone(), Object { touches_border: false, ..object }]),
+            more_objects: 3,
         }
     }
 
     #[test]
     fn what_is_written_is_what_is_read() {
         gst::init().unwrap();
-        for results in [full(), Results::default(), Results { foreground: None, pts: None, ..full() }] {
+        for results in [
+            full(),
+            Results::default(),
+            Results { foreground: None, pts: None, ..full() },
+            Results { objects: None, more_objects: 0, ..full() },
+            Results { objects: Some(Vec::new()), ..full() },
+        ] {
             let structure = gst::Structure::from(&results);
             assert_eq!(Results::try_from(&*structure).unwrap(), results);
             // Through text, as logs and files have it.

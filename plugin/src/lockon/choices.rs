@@ -113,14 +113,29 @@ pub enum Range {
     Full,
 }
 
+/// The colour of objects in thresholded frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, glib::Enum)]
+#[repr(u32)]
+#[enum_type(name = "GstLockonObjectColour")]
+pub enum ObjectColour {
+    /// Bright on dark.
+    #[default]
+    #[enum_value(name = "White: bright objects", nick = "white")]
+    White,
+    /// Dark on bright.
+    #[enum_value(name = "Black: dark objects, as ink on paper", nick = "black")]
+    Black,
+}
+
 /// All of them.
-pub(super) fn types() -> [glib::Type; 5] {
+pub(super) fn types() -> [glib::Type; 6] {
     [
         View::static_type(),
         PostMessages::static_type(),
         Search::static_type(),
         OnDeviceLoss::static_type(),
         Range::static_type(),
+        ObjectColour::static_type(),
     ]
 }
 
@@ -131,6 +146,7 @@ pub(super) fn of_field(name: &str) -> Option<glib::Type> {
         "search" => Some(Search::static_type()),
         "on-device-loss" => Some(OnDeviceLoss::static_type()),
         "range" => Some(Range::static_type()),
+        "object-colour" => Some(ObjectColour::static_type()),
         _ => None,
     }
 }
@@ -161,6 +177,7 @@ pub(super) fn property(
         "search" => of!(Search),
         "on-device-loss" => of!(OnDeviceLoss),
         "range" => of!(Range),
+        "object-colour" => of!(ObjectColour),
         _ => None,
     }
 }

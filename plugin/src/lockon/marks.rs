@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use lockon_core::frame::{Rect, Size, iou};
 use lockon_core::locks::Ranked;
-use lockon_core::results::{Detection, FrameRecord, Match, Track, TrackState};
+use lockon_core::results::{Detection, FrameRecord, Match, Object, Track, TrackState};
 use lockon_gst::detections::OWN_FIELD;
 
 use super::line::BufferTimes;
@@ -12,7 +12,8 @@ use super::line::BufferTimes;
 /// Minimum overlap of a track's box with a match on the same object: as in the tracker.
 const SAME: f64 = 0.3;
 
-/// Ids of regions that an element has: the lower half for its tracks, the upper for a frame's matches.
+/// Ids of regions that an element has: the lower half for its tracks, the upper for a frame's matches and,
+/// behind these, its objects.
 const IDS: u32 = 1 << 20;
 const IDS_OF_TRACKS: u32 = IDS / 2;
 
@@ -64,6 +65,13 @@ pub(super) fn structure(record: &FrameRecord, times: &BufferTimes, ids: &Ids) ->
         matches: matches.map(|(index, m)| of_match(index, m, record, ids)).collect(),
         tracks: record.tracks.iter().map(|track| of_track(track, ids)).collect(),
         foreground: record.threshold.map(|threshold| threshold.foreground),
+        objects: record.objects.as_ref().map(|objects| {
+            (record.matches.len()..)
+                .zip(objects)
+                .map(|(index, object)| of_object(index, object, ids))
+                .collect()
+        }),
+        more_objects: record.more_objects,
     };
     (&results).into()
 }
@@ -107,6 +115,29 @@ fn of_track(t: &Track, ids: &Ids) -> lockon_messages::Track {
     }
 }
 
+/// `index` is that of its region among those of matches and objects.
+fn of_object(index: usize, object: &Object, ids: &Ids) -> lockon_messages::Object {
+    lockon_messages::Object {
+        x: object.x as u32,
+        y: object.y as u32,
+        w: object.w as u32,
+        h: object.h as u32,
+        area: object.area as u64,
+        cx: object.cx,
+        cy: object.cy,
+        length: object.length,
+        width: object.width,
+        angle: object.angle,
+        perimeter: object.perimeter,
+        holes: object.holes as u64,
+        min_luma: object.min_luma.into(),
+        mean_luma: object.mean_luma,
+        max_luma: object.max_luma.into(),
+        touches_border: object.touches_border,
+        roi_id: ids.of_match(index),
+    }
+}
+
 /// The track that lies on the object of a match, if one does.
 fn owner(found: Rect, tracks: &[Track]) -> Option<u32> {
     let there = tracks.iter().filter(|track| track.state != TrackState::Lost);
@@ -115,14 +146,17 @@ fn owner(found: Rect, tracks: &[Track]) -> Option<u32> {
     most.map(|(id, _)| id)
 }
 
+/// The type of an object's region.
+const OBJECT: &str = "object";
+
 /// The type of a track's region: unlike parameters it survives converters.
 fn label(track: &Track) -> &str {
     track.template.as_deref().unwrap_or("track")
 }
 
-/// Adds a region of interest for every match, and for every track that is not lost and touches the frame. Its
-/// type is the template's name, or `track`; its parameter has the same fields as in the message. A match
-/// whose object is followed has the track's region as its parent.
+/// Adds a region of interest for every match, for every object, and for every track that is not lost and
+/// touches the frame. Its type is the template's name, `object`, or `track`; its parameter has the same
+/// fields as in the message. A match whose object is followed has the track's region as its parent.
 ///
 /// A track that lies on a detection of this frame gets no region of its own: the detection's gets the track's
 /// number, as `id` of a parameter `object_id`, as in DL Streamer, and the id that the track's region would
@@ -157,6 +191,11 @@ pub(super) fn add_regions(buffer: &mut gst::BufferRef, record: &FrameRecord, fra
         let parent = owner(m.rect(), &record.tracks).map(|id| ids.of_track(id));
         let rect = (m.x as u32, m.y as u32, m.w as u32, m.h as u32);
         add(&m.template, (ids.of_match(index), parent), rect, (&of_match(index, m, record, ids)).into());
+    }
+    for (index, object) in (record.matches.len()..).zip(record.objects.iter().flatten()) {
+        let parameter = of_object(index, object, ids);
+        let rect = (parameter.x, parameter.y, parameter.w, parameter.h);
+        add(OBJECT, (parameter.roi_id, None), rect, (&parameter).into());
     }
     for track in record.tracks.iter().filter(|track| track.state != TrackState::Lost) {
         if let Some(rect) = pixels(track, frame).filter(|_| !detected.contains(&track.id)) {
@@ -219,9 +258,13 @@ fn pixels(track: &Track, frame: Size) -> Option<(u32, u32, u32, u32)> {
 #[cfg(feature = "v1_24")]
 pub(super) type Seen = std::collections::BTreeMap<u32, (gst::ClockTime, gst::ClockTime)>;
 
-/// Adds the same as analytics metadata: a detection for every match and for every track that is not lost,
-/// named as in [`add_regions`], and for every track a tracking entry, which is related to its detection: to
-/// upstream's, if it lies on one. Upstream's metadata stays.
+/// Objects in the analytics metadata of a frame, which has a matrix of the relations of all of its entries.
+#[cfg(feature = "v1_24")]
+const MOST_ANALYSED: usize = 1000;
+
+/// Adds the same as analytics metadata: a detection for every match, for every object, and for every track
+/// that is not lost, named as in [`add_regions`], and for every track a tracking entry, which is related to
+/// its detection: to upstream's, if it lies on one. Upstream's metadata stays.
 #[cfg(feature = "v1_24")]
 pub(super) fn add_analytics(
     buffer: &mut gst::BufferRef,
@@ -243,6 +286,11 @@ pub(super) fn add_analytics(
     for m in &record.matches {
         let name = Quark::from_str(&*m.template);
         relations.add_od_mtd(name, m.x as i32, m.y as i32, m.w as i32, m.h as i32, m.score as f32)?;
+    }
+    for object in record.objects.iter().flatten().take(MOST_ANALYSED) {
+        let Object { x, y, w, h, .. } = *object;
+        // A mask is as sure of all of its objects.
+        relations.add_od_mtd(Quark::from_str(OBJECT), x as i32, y as i32, w as i32, h as i32, 1.0)?;
     }
     let mut entries = Vec::with_capacity(record.tracks.len());
     for track in &record.tracks {

@@ -70,6 +70,8 @@
 //! | `matches` | list of `match` | `template` (string), `x`, `y`, `w`, `h` (guint), `score`, `scale`, `angle`, `cx`, `cy` (double), `roi-id` (gint), `track` (guint: the track that lies on it; missing if none does) |
 //! | `tracks` | list of `track` | `id` (guint), `name` (string; of boxes that were given one), `template` (string; of tracks of matches), `state` (string), `x`, `y`, `w`, `h`, `score`, `second-peak-ratio` (double), `roi-id` (gint) |
 //! | `foreground` | double | share of the pixels above the threshold; missing without one |
+//! | `objects` | list of `object` | `x`, `y`, `w`, `h`, `min-luma`, `max-luma` (guint), `area`, `holes` (guint64), `cx`, `cy`, `length`, `width`, `angle`, `perimeter`, `mean-luma` (double), `touches-border` (gboolean), `roi-id` (gint); missing unless `objects` is true |
+//! | `more-objects` | guint64 | objects that `object-max` left out; missing if there are none |
 //!
 //! The fields have the meaning of those in results files: see `lockon_core::results`. The crate
 //! `lockon-messages` reads the structures as values of Rust; the element makes them from these. `state` is
@@ -78,15 +80,15 @@
 //! Boxes are in pixels of the frame that caps describe. A buffer that shows a part of its memory
 //! (`GstVideoCropMeta`) leaves with a `GstVideoMeta` of that part instead.
 //!
-//! On the buffer: a `GstVideoRegionOfInterestMeta` for each match, and for each track that is not lost. Its
-//! type is the template's name, or `track` for a box that was given: names survive converters. Its parameter
-//! is the structure of the message, `match` or `track`; converters of GStreamer before 1.24 drop it. Its `id`
+//! On the buffer: a `GstVideoRegionOfInterestMeta` for each match, each object, and each track that is not
+//! lost. Its type is the template's name, `object`, or `track` for a box that was given: names survive
+//! converters. Its parameter is the structure of the message, `match`, `object` or `track`; converters of GStreamer before 1.24 drop it. Its `id`
 //! is `roi-id`, which no other region has, also of other `lockon` elements of the process; in the first of
 //! these it is the track's. A match that is followed has the track's `id` as its `parent_id`. Boxes are cut
 //! off at the frame's borders, and upstream's metadata stays. Built with the feature `v1_24`, as
 //! `scripts/install-plugin` does where GStreamer is new enough and the headers of its plugins-bad are
-//! installed, also analytics metadata: detections, and tracking entries related to them; an entry of a lost
-//! track is marked as lost, and has no detection.
+//! installed, also analytics metadata: detections, those of the first 1000 objects among them, and tracking
+//! entries related to them; an entry of a lost track is marked as lost, and has no detection.
 //!
 //! # Behind a detector
 //!

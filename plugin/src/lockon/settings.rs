@@ -168,6 +168,7 @@ impl Settings {
             "min-score" => change.min_score.is_some(),
             "max-matches" => change.max_matches.is_some(),
             "max-overlap" => change.max_overlap.is_some(),
+            name if Field::named(name).is_some_and(|field| field.spec.of_masks) => change.objects.is_some(),
             _ => false,
         }
     }

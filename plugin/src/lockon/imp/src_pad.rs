@@ -130,7 +130,8 @@ impl Lockon {
         };
         let has_layers = self.excluded.during(|| self.has_layers(view, &layout));
         let record = &outcome.record;
-        let has_results = !record.matches.is_empty() || !record.tracks.is_empty();
+        let has_objects = record.objects.as_ref().is_some_and(|objects| !objects.is_empty());
+        let has_results = !record.matches.is_empty() || !record.tracks.is_empty() || has_objects;
         if has_results {
             let buffer = buffer.make_mut();
             if let Some(ids) = &*lock(&self.ids) {

@@ -1,0 +1,99 @@
+//! Objects of thresholded frames.
+
+use lockon_core::config::{ObjectSpec, ThresholdSpec};
+use lockon_core::frame::PlaneRef;
+use lockon_core::reference;
+use lockon_core::results::Object;
+
+use super::*;
+
+/// The objects of a grey frame, by the definition.
+fn expected(buffer: &gst::BufferRef, threshold: &str, spec: &ObjectSpec) -> reference::objects::Found {
+    let (bytes, stride) = (bytes(buffer), info(PixelFormat::GRAY8).stride()[0] as usize);
+    let luma = PlaneRef::new(&bytes, SIZE, stride);
+    let mask = reference::threshold::threshold(luma, &threshold.parse::<ThresholdSpec>().unwrap());
+    reference::objects::find(mask.as_ref(), luma, spec)
+}
+
+fn boxes(objects: &[Object]) -> Vec<(u32, u32, u32, u32)> {
+    objects.iter().map(|o| (o.x as u32, o.y as u32, o.w as u32, o.h as u32)).collect()
+}
+
+#[test]
+fn objects_are_in_messages_on_buffers_and_in_files_and_are_tuned_while_frames_pass() {
+    let here = Place::new();
+    let element = here.element();
+    element.set_property("threshold", "mean:7:3");
+    element.set_property("objects", true);
+    element.set_property("object-max", 3u32);
+    element.set_property("results", here.text("out.jsonl"));
+    let bus = bus_of(&element);
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    let few = ObjectSpec { max: Some(3), ..ObjectSpec::default() };
+    let mut cleaned = ObjectSpec { max: Some(3), colour: "black".parse().unwrap(), ..ObjectSpec::default() };
+    cleaned.connectivity = "4".parse().unwrap();
+    let mut all = Vec::new();
+    for (n, spec) in [Some(few), Some(few), Some(cleaned), None].into_iter().enumerate() {
+        match n {
+            2 => {
+                element.set_property_from_str("object-colour", "black");
+                element.set_property("connect", "4");
+            }
+            3 => {
+                element.set_property("objects", false);
+                element.set_property("object-max", 0u32);
+            }
+            _ => {}
+        }
+        let sent = frame(n as u64, PixelFormat::GRAY8);
+        let expected = spec.map(|spec| expected(&sent, "mean:7:3", &spec));
+        let came = harness.push_and_pull(sent).unwrap();
+        let said = messages(&bus).pop().unwrap();
+        let said = lockon_messages::Results::try_from(&*said).unwrap();
+        let of_objects: Vec<_> = regions(&came)
+            .into_iter()
+            .filter(|(kind, ..)| kind == "object")
+            .map(|(_, id, rect, _)| (id, rect))
+            .collect();
+        let Some(expected) = expected else {
+            assert_eq!((said.objects, of_objects.len()), (None, 0));
+            all.push(None);
+            continue;
+        };
+        assert_eq!((said.more_objects, expected.objects.len()), (expected.more, 3), "frame {n}");
+        let objects = said.objects.unwrap();
+        let told: Vec<_> = objects.iter().map(|o| (o.x, o.y, o.w, o.h)).collect();
+        assert_eq!(told, boxes(&expected.objects), "frame {n}");
+        for (object, expected) in objects.iter().zip(&expected.objects) {
+            assert_eq!(
+                (object.area, object.cx, object.angle),
+                (expected.area as u64, expected.cx, expected.angle)
+            );
+        }
+        let as_regions: Vec<_> = objects.iter().map(|o| (o.roi_id, (o.x, o.y, o.w, o.h))).collect();
+        assert_eq!(of_objects, as_regions, "frame {n}");
+        all.push(Some(serde_json::to_value(&expected.objects).unwrap()));
+    }
+    end(&mut harness);
+    let records = here.records("out.jsonl");
+    let frames: Vec<_> = records.iter().filter(|record| record["type"] == "frame").collect();
+    let written: Vec<_> = frames.iter().map(|frame| frame.get("objects").cloned()).collect();
+    assert_eq!(written, all);
+}
+
+#[test]
+fn objects_without_a_threshold_are_an_error_that_names_the_properties() {
+    let here = Place::new();
+    let element = here.element();
+    element.set_property("objects", true);
+    let bus = bus_of(&element);
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    let _ = harness.push(frame(0, PixelFormat::GRAY8));
+    let said = bus.timed_pop_filtered(LONG, &[gst::MessageType::Error]).unwrap();
+    let gst::MessageView::Error(error) = said.view() else { unreachable!("only errors are asked for") };
+    let said = format!("{} {:?}", error.error(), error.debug());
+    assert!(
+        said.contains("objects is for the thresholded picture") && said.contains("threshold=mean:31:5"),
+        "{said}"
+    );
+}
