@@ -1331,8 +1331,23 @@ fn what_is_searched_can_be_changed_and_the_mask_is_seen() {
     while !is_mask(&served.get("/api/videos/0/picture.jpg?view=mask").body) {
         assert!(begun.elapsed() < LONG, "there is no mask");
     }
+    served.order(
+        "PUT",
+        "/api/videos/0/search",
+        &json!({ "objects": { "connect": "4", "open": "3", "max": 5 } }),
+    );
+    served.wait("objects", |video| {
+        video["search"]["objects"] == json!({ "colour": "white", "connect": "4", "open": "3", "max": 5 })
+    });
+    while socket.shot().head["record"]["objects"].as_array().is_none_or(|objects| objects.len() != 5) {
+        assert!(begun.elapsed() < LONG, "there are no objects");
+        socket.say(&json!({ "shown": 1 }));
+    }
+    served.order("PUT", "/api/videos/0/search", &json!({ "objects": null }));
     for wrong in [
         json!({}),
+        json!({ "objects": { "open": "4" } }),
+        json!({ "objects": { "conect": "4" } }),
         json!({ "min_score": 2 }),
         json!({ "threshold": "mean:30:5" }),
         json!({ "roi": "1,2,3" }),
@@ -1346,6 +1361,7 @@ fn what_is_searched_can_be_changed_and_the_mask_is_seen() {
     assert_eq!(served.refused("DELETE", template, &Value::Null).status, 409);
     let search = served.video()["search"].clone();
     assert_eq!((&search["templates"], &search["threshold"]), (&json!([]), &Value::Null));
+    assert_eq!(search["objects"], Value::Null);
 }
 
 /// Endless equal frames: a template cut out of one is found in all.

@@ -13,10 +13,10 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post, put};
 use axum::{Json, Router};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use lockon_core::change::Change;
-use lockon_core::config::{Speed, Zone};
+use lockon_core::config::{ObjectSpec, Speed, Zone};
 use lockon_core::results::{FrameRecord, Record};
 use lockon_core::text;
 
@@ -449,16 +449,29 @@ struct Limits {
     roi: Option<String>,
     /// In the form of `--threshold`; empty text is none.
     threshold: Option<String>,
+    /// As in records; `null` is none.
+    #[serde(default, deserialize_with = "given")]
+    #[expect(clippy::option_option, reason = "to leave it, to have none, and to have this are three things")]
+    objects: Option<Option<ObjectSpec>>,
+}
+
+/// A value that can be set to "none" explicitly, by `null`.
+#[expect(clippy::option_option, reason = "to leave it, to have none, and to have this are three things")]
+fn given<'a, T: Deserialize<'a>, D: Deserializer<'a>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
 }
 
 impl Form for Limits {
     const FORM: &'static str = "{\"min_score\": -1 to 1, \"max_matches\": 1 or more, \"max_overlap\": 0 to 1, \"roi\": \"X,Y,W,H\", \
-         \"threshold\": \"METHOD:BLOCK:VALUE\"}, each if wanted";
+         \"threshold\": \"METHOD:BLOCK:VALUE\", \"objects\": {\"connect\": \"8\", \"open\": \"3\", \"area\": \"MIN..MAX\", ...}}, each \
+         if wanted";
 }
 
 impl Limits {
     fn change(self) -> lockon_core::Result<Change> {
-        let Self { min_score, max_matches, max_overlap, roi, threshold } = self;
+        let Self { min_score, max_matches, max_overlap, roi, threshold, objects } = self;
         let typed = |text: String| (!text.is_empty()).then_some(text);
         Ok(Change {
             min_score,
@@ -466,6 +479,7 @@ impl Limits {
             max_overlap,
             roi: roi.map(|text| typed(text).map(|text| text.parse()).transpose()).transpose()?,
             threshold: threshold.map(|text| typed(text).map(|text| text.parse()).transpose()).transpose()?,
+            objects,
             ..Change::default()
         })
     }

@@ -51,6 +51,7 @@ impl Rehearsal {
         ("PUT", "/api/videos/0/tracks/1/name", r#"{"name":"a car"}"#),
         ("PUT", "/api/videos/0/search", r#"{"min_score":0.5,"max_matches":2,"max_overlap":0.1}"#),
         ("PUT", "/api/videos/0/search", r#"{"roi":"1,2,30,40","threshold":"sauvola:31:0.2:inv"}"#),
+        ("PUT", "/api/videos/0/search", r#"{"objects":{"connect":"4","open":"3","area":"20..","max":9}}"#),
         ("POST", "/api/videos/0/templates/a", r#"{"box":[1,2,30,40],"frame":7}"#),
         ("PUT", "/api/videos/0/pace", r#"{"paused":true}"#),
         ("PUT", "/api/videos/0/pace", r#"{"speed":0.5}"#),
@@ -240,7 +241,7 @@ mod tests {
                 "-0.0",
                 "\"1,2,3,4\"",
             ];
-            const KEYS: [&str; 12] = [
+            const KEYS: [&str; 13] = [
                 "box",
                 "frame",
                 "name",
@@ -249,6 +250,7 @@ mod tests {
                 "max_overlap",
                 "roi",
                 "threshold",
+                "objects",
                 "paused",
                 "file",
                 "camera",

@@ -147,6 +147,8 @@ function polygon(context, corners) {
 
 const DASHES = { tracked: [], reacquired: [], uncertain: [9, 5], lost: [2, 5] };
 
+const OBJECT = '#ff5cc4';
+
 function drawRecord(context, place, head, { names = {}, trails = new Map(), zones = [], selected = null, small = false } = {}) {
   const at = (x, y) => [place.x + x * place.kx, place.y + y * place.ky];
   const label = (text, colour, x, y) => {
@@ -180,6 +182,12 @@ function drawRecord(context, place, head, { names = {}, trails = new Map(), zone
     if (!small) label(name, line, ...at(x, y + 20 / place.ky));
   });
   context.restore();
+  const objects = head.record.objects ?? [];
+  objects.forEach((object, index) => {
+    outline(context, OBJECT, 1, () => frame(object));
+    // More numbers would hide the picture.
+    if (!small && objects.length <= 99) label(String(index + 1), OBJECT, ...at(object.x, object.y));
+  });
   for (const match of head.record.matches) {
     context.setLineDash([3, 3]);
     outline(context, '#ffffff', 1, () => frame(match));
@@ -280,6 +288,7 @@ class View {
     this.waiting = this.waiting.filter((box) => !head.record.tracks.some((track) => track.id === box.id));
     this.shown?.bitmap.close?.();
     this.shown = { head, bitmap };
+    $('objects-are').textContent = head.record.objects?.length ?? '';
     if (!this.still) {
       this.paint();
       const late = wallClock() - head.captured_ms;
@@ -928,6 +937,16 @@ class View {
       $('inverted').checked = inverted === 'inv';
     }
     $('threshold').hidden = !method;
+    this.objects = search.objects;
+    const { reports = true, colour = 'white', connect = '8', open = 1, close = 1, area = '', fill_holes: fills = false } = search.objects ?? {};
+    $('finds').checked = Boolean(search.objects) && reports;
+    set('colour', colour);
+    set('connect', connect);
+    set('open', open);
+    set('close', close);
+    set('area', area.split('..')[0] || 0);
+    $('fill-holes').checked = fills;
+    $('finding').hidden = !$('finds').checked;
     this.tellRanges();
   }
 
@@ -956,6 +975,28 @@ class View {
     const method = $('method').value;
     $('threshold').hidden = !method;
     this.change({ threshold: method && `${method}:${$('block').value}:${$('value').value}${$('inverted').checked ? ':inv' : ''}` });
+  }
+
+  // What the page has no element for stays as it is.
+  changeObjects() {
+    $('finding').hidden = !$('finds').checked;
+    if (!$('finds').checked) return this.change({ objects: null });
+    const { size, max, area = '' } = this.objects ?? {};
+    const square = (id) => ($(id).value > 1 ? { [id]: $(id).value } : {});
+    const most = area.split('..')[1] ?? '';
+    const least = $('area').value > 1 ? $('area').value : '';
+    return this.change({
+      objects: {
+        colour: $('colour').value,
+        connect: $('connect').value,
+        ...square('open'),
+        ...square('close'),
+        fill_holes: $('fill-holes').checked,
+        ...(least || most ? { area: `${least}..${most}` } : {}),
+        ...(size ? { size } : {}),
+        ...(max == null ? {} : { max }),
+      },
+    });
   }
 
   // Adds pictures as templates, named after their files.
@@ -1331,6 +1372,8 @@ $('method').onchange = () => {
   view?.changeThreshold();
 };
 for (const id of ['block', 'value', 'inverted']) $(id).oninput = () => view?.changeThreshold();
+// Numbers when they are whole: half of one may be none.
+for (const id of ['finds', 'colour', 'connect', 'open', 'close', 'area', 'fill-holes']) $(id).onchange = () => view?.changeObjects();
 $('file').onchange = async () => {
   await view?.add([...$('file').files]);
   $('file').value = '';
