@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from . import _lockon
 from ._lockon import DeviceError, __version__
-from ._results import FrameRecord, MatchRow, Results, TrackRow, read_results
+from ._results import FrameRecord, MatchRow, ObjectRow, Results, TrackRow, read_results
 from ._run import Run, run
 
 
@@ -62,6 +62,7 @@ __all__ = [
     "FrameRecord",
     "Match",
     "MatchRow",
+    "ObjectRow",
     "Matcher",
     "Matches",
     "Picture",

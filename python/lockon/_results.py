@@ -44,6 +44,35 @@ class TrackRow(NamedTuple):
     second_peak_ratio: float
 
 
+class ObjectRow(NamedTuple):
+    """An object of the thresholded picture (a connected component) in a frame of a video, in pixels."""
+
+    frame: int
+    pts_ns: Optional[int]
+    x: int
+    y: int
+    w: int
+    h: int
+    area: int
+    """Number of pixels."""
+    cx: float
+    """Centre of mass; the middle of the top left pixel is 0.5."""
+    cy: float
+    length: float
+    """Long axis of the ellipse with the same second moments."""
+    width: float
+    """Its short axis."""
+    angle: float
+    """Direction of the long axis in degrees, counter-clockwise, above -90 to 90."""
+    perimeter: float
+    holes: int
+    min_luma: int
+    mean_luma: float
+    max_luma: int
+    touches_border: bool
+    """True if it reaches the border of the picture, so that a part of it may be missing."""
+
+
 class FrameRecord(NamedTuple):
     """The results of a frame."""
 
@@ -57,6 +86,10 @@ class FrameRecord(NamedTuple):
     tracks: List[TrackRow]
     foreground: Optional[float]
     """The share of white pixels, from 0 to 1, of a threshold."""
+    objects: Optional[List[ObjectRow]] = None
+    """The objects of the thresholded picture; None where they were not requested."""
+    more_objects: int = 0
+    """Objects that ``object_max`` left out."""
 
     @property
     def seconds(self) -> Optional[float]:
@@ -79,6 +112,10 @@ class Results(List[FrameRecord]):
     def tracks(self) -> List[TrackRow]:
         """The tracks of all frames."""
         return [track for frame in self for track in frame.tracks]
+
+    def objects(self) -> List[ObjectRow]:
+        """The objects of all frames."""
+        return [found for frame in self for found in frame.objects or []]
 
 
 def read_results(path: Union[str, "os.PathLike[str]"]) -> Results:
@@ -123,4 +160,10 @@ def _frame(record: Dict[str, Any]) -> FrameRecord:
         rest = (track[field] for field in TrackRow._fields[5:])
         tracks.append(TrackRow(*at, track["id"], track.get("name"), track.get("template"), *rest))
     foreground = record["threshold"]["foreground"] if "threshold" in record else None
-    return FrameRecord(*at, record.get("picture"), matches, tracks, foreground)
+    objects = None
+    if "objects" in record:
+        fields = ObjectRow._fields[2:-1]
+        rows = ((*(found[field] for field in fields), found.get("touches_border", False)) for found in record["objects"])
+        objects = [ObjectRow(*at, *row) for row in rows]
+    more = record.get("more_objects", 0)
+    return FrameRecord(*at, record.get("picture"), matches, tracks, foreground, objects, more)

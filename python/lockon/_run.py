@@ -92,7 +92,8 @@ class Run:
 
 
 def run(input: Optional[Path] = None, **options: Any) -> Run:
-    """Runs over a video as ``lockon run`` does: finds templates, follows boxes, thresholds, writes results and videos.
+    """Runs over a video as ``lockon run`` does: finds templates, follows boxes, thresholds, finds objects, writes results and
+    videos.
 
     :param input: a file, a URI, ``"camera"``, pictures (``"seq/%04d.jpg"``)
     :param options: those of ``lockon run``, with ``_`` for ``-``: ``template="logo.png"``, ``track=(310, 120, 64, 128)``,

@@ -14,6 +14,7 @@ def test_a_results_file_of_the_program_is_read_whole(program, tmp_path):
     write_png(tmp_path / "part.png", scene[30:60, 40:80])
     results = tmp_path / "results.jsonl"
     options = ["--track", "cup=40,30,40,30", "--template", tmp_path / "part.png", "--threshold", "mean:9:2"]
+    options += ["--objects", "--object-max", "5"]
     program("run", tmp_path / "%d.png", *options, "--results", results, "--backend", "cpu", records=False)
 
     read = lockon.read_results(results)
@@ -26,10 +27,19 @@ def test_a_results_file_of_the_program_is_read_whole(program, tmp_path):
         (found,) = lockon.match(picture, lockon.Template(scene[30:60, 40:80], "part"))
         assert record.matches[0][2:] == tuple(found)
         assert record.foreground == (lockon.threshold(picture, "mean:9:2") == 255).mean()
+        objects = record.objects
+        assert len(objects) == 5 and record.more_objects > 0
+        assert [row.area for row in objects] == sorted((row.area for row in objects), reverse=True)
+        mask = lockon.threshold(picture, "mean:9:2")
+        for row in objects:
+            part = mask[row.y : row.y + row.h, row.x : row.x + row.w]
+            assert row.area <= (part == 255).sum() and row.x <= row.cx <= row.x + row.w
+            assert row.touches_border == (row.x == 0 or row.y == 0 or row.x + row.w == 160 or row.y + row.h == 120)
         assert (record.tracks[0].id, record.tracks[0].name, record.tracks[0].template) == (1, "cup", None)
     tracks = read.tracks()
     assert [row.frame for row in tracks] == list(range(6)) and len(read.matches()) == 6
     assert abs(tracks[-1].x - 50) < 3
+    assert len(read.objects()) == 30 and read.summary["objects"]["total"] == 30
 
     cut = tmp_path / "cut.jsonl"
     text = results.read_text()

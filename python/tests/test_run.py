@@ -31,13 +31,15 @@ def pictures(tmp_path):
 
 def test_a_run_gives_the_records_that_the_program_writes(program, pictures, tmp_path):
     options = {"template": tmp_path / "part.png", "threshold": "mean:9:2", "backend": "cpu"}
+    options |= {"objects": True, "open": 3, "connect": 4, "object_area": "20..", "object_max": 7}
     results = tmp_path / "results.jsonl"
     words = ["--template", tmp_path / "part.png", "--threshold", "mean:9:2", "--backend", "cpu"]
+    words += ["--objects", "--open", "3", "--connect", "4", "--object-area", "20..", "--object-max", "7"]
     program("run", tmp_path / "%02d.png", *words, "--track", "cup=40,30,40,30", "--results", results, records=False)
     of_program = lockon.read_results(results)
     run = lockon.run(tmp_path / "%02d.png", track="cup=40,30,40,30", **options)
     assert (run.width, run.height) == (160, 120)
-    assert list(run) == list(of_program)
+    assert list(run) == list(of_program) and len(of_program.objects()) > 12
     assert list(run) == [], "it has ended"
     assert run.run["backend"] == "cpu" and run.summary["frames"] == 12
 
