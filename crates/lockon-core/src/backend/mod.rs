@@ -264,7 +264,7 @@ impl Standing {
         Self { objects, ..self }
     }
 
-    /// The work on thresholded frames, if they are needed for anything: cleaning alone shows only in the mask.
+    /// The work on thresholded frames, where it is needed: cleaning alone shows only in the mask.
     pub(crate) fn work_on_masks(&self) -> Option<ObjectSpec> {
         self.objects.filter(|spec| self.threshold.is_some() && (spec.reports || self.wants_mask))
     }

@@ -7,8 +7,8 @@
 //! instead, without a `track_id`. Objects of masks are annotations too, without a `score`. A category is a
 //! template or a class; tracks of boxes that were given are `object`, and so are objects of masks.
 //!
-//! `segmentation` is empty for tracks and matches. For an object of a mask it has the object's pixels, without
-//! its holes, in COCO's run-length encoding: polygons cannot have holes.
+//! `segmentation` is empty for tracks and matches. For an object of a mask it has the object's pixels,
+//! without its holes, in COCO's run-length encoding: polygons cannot have holes.
 //!
 //! Annotations are written as they come, so little of a run is kept. T.-Y. Lin et al., "Microsoft COCO:
 //! Common Objects in Context", 2014; the format: cocodataset.org.

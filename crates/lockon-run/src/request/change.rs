@@ -10,7 +10,8 @@ impl Request {
     /// beginning of both lists that are equal are not read again: a file may be gone by now, or replaced.
     ///
     /// # Errors
-    /// As [`setup::load_templates`], [`setup::check_device`]; `Settings` for work on masks without a threshold.
+    /// As [`setup::load_templates`] and [`setup::check_device`]; `Settings` for work on masks without a
+    /// threshold.
     pub fn change_since(&self, before: &Self) -> Result<Change> {
         fn new<T: PartialEq + Clone>(before: &T, now: &T) -> Option<T> {
             (before != now).then(|| now.clone())

@@ -158,8 +158,8 @@ request! {
     roi: Option<Rect> = None,
         Spec { value: "X,Y,W,H", takes_hyphens: true, element: InElement::Playing, in_still: true, ..SEARCH };
 
-    /// Report the objects of the thresholded picture (connected components): box, centre, area, length, width,
-    /// direction, perimeter, holes and luma of each
+    /// Report the objects of the thresholded picture (connected components): box, centre, area, length,
+    /// width, direction, perimeter, holes and luma of each
     objects: bool = false, OBJECTS;
     /// Colour of the objects: white, or black (ink on paper)
     object_colour: ObjectColour = ObjectColour::default(),
@@ -228,7 +228,8 @@ request! {
     /// (optional), or @FILE with such text
     sink: Vec<String> = Vec::new(), Spec { value: "TEXT|@FILE", expands: true, decides: Decides::IfSet, secret: Some(Secret::Login), ..OUTPUT };
     /// Picture of -o, --display and --sink: `overlay` (boxes over the picture), `mask` (the thresholded
-    /// picture) or `split` (half of each) [default: overlay; mask if only --threshold is given, without --objects]
+    /// picture) or `split` (half of each) [default: overlay; mask if only --threshold is given, without
+    /// --objects]
     view: Option<View> = None,
         Spec { value: "VIEW", offers: &["overlay", "mask", "split"], decides: Decides::Shown, ..OUTPUT };
     /// Write results: .jsonl, .csv, .mot.txt (MOTChallenge), .cvat.xml (tracks for CVAT), .coco.json (COCO),
@@ -526,7 +527,7 @@ impl Request {
     /// Returns the setup with which a run begins. `templates` are the request's own, once they were read.
     ///
     /// # Errors
-    /// As [`Search::new`], [`setup::check_device`]; `Settings` for work on masks without a threshold.
+    /// As [`Search::new`] and [`setup::check_device`]; `Settings` for work on masks without a threshold.
     pub fn setup(&self, templates: Vec<NamedTemplate>, control: &Control) -> Result<Setup> {
         setup::check_device(
             &self.kernel,
