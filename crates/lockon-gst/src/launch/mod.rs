@@ -10,7 +10,7 @@
 //!
 //! File by file: `words` reads text, `fill` puts names into it, `join` puts texts together, `print` writes
 //! one for a shell; `build` makes the pipeline, `missing` names missing elements, `running` holds it, `bus`
-//! sorts its messages.
+//! sorts its messages, `gl` and `reserve` give elements what they share: a display, threads.
 
 use std::fs::File;
 use std::io::Read;
@@ -32,6 +32,7 @@ pub(crate) use running::guarded;
 mod build;
 mod bus;
 mod fill;
+mod gl;
 mod join;
 mod missing;
 mod print;

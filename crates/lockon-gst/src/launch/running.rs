@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use gst::prelude::*;
 
-use super::LOG;
 use super::bus::sort;
-use super::reserve;
+use super::{LOG, gl, reserve};
 use crate::damage::Errors;
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result, catch_panic};
@@ -95,6 +94,7 @@ impl Running {
                 if let gst::MessageView::StreamStatus(status) = message.view() {
                     reserve::attend(status, &sender);
                 }
+                gl::attend(message);
                 if let Err(said) = catch_panic(|| sort(message, &of_bus, &sender)) {
                     let what = "the bus handler".to_owned();
                     let _ = sender.send(News::Failed(Error::Panicked { what, message: said }));

@@ -262,3 +262,40 @@ fn a_running_pipeline_tells_its_end_and_its_failure() {
     let error = running.set_state(gst::State::Playing).unwrap_err().to_string();
     assert!(error.contains("/nowhere/at/all") || error.contains("No such file"), "{error}");
 }
+
+#[test]
+fn decoders_of_all_pipelines_share_the_first_display_that_one_of_them_made() {
+    init().unwrap();
+    let kind = gst::ElementFactoryType::DECODER | gst::ElementFactoryType::MEDIA_VIDEO;
+    let decoders = gst::ElementFactory::factories_with_type(kind, gst::Rank::NONE);
+    let decoder = decoders.front().expect("a decoder is installed");
+    let element_of_a_new_pipeline = |factory: &gst::ElementFactory| {
+        let pipeline = gst::Pipeline::new();
+        let element = factory.create().build().unwrap();
+        pipeline.add(&element).unwrap();
+        (Running::new(pipeline), element)
+    };
+    let display = |name: &str| {
+        let mut context = gst::Context::new(gl::DISPLAY, true);
+        context.get_mut().unwrap().structure_mut().set("name", name);
+        context
+    };
+    let given = |element: &gst::Element| {
+        let need = gst::message::NeedContext::builder(gl::DISPLAY).src(element).build();
+        element.post_message(need).unwrap();
+        element.context(gl::DISPLAY).map(|context| context.structure().get::<String>("name").unwrap())
+    };
+
+    let (_first, element) = element_of_a_new_pipeline(decoder);
+    assert_eq!(given(&element), None, "nobody has made one");
+    element.post_message(gst::message::HaveContext::builder(display("first")).src(&element).build()).unwrap();
+    let (_second, element) = element_of_a_new_pipeline(decoder);
+    assert_eq!(given(&element).as_deref(), Some("first"));
+    element
+        .post_message(gst::message::HaveContext::builder(display("second")).src(&element).build())
+        .unwrap();
+    let (_third, element) = element_of_a_new_pipeline(decoder);
+    assert_eq!(given(&element).as_deref(), Some("first"), "the first one is kept");
+    let (_output, element) = element_of_a_new_pipeline(&gst::ElementFactory::find("fakesink").unwrap());
+    assert_eq!(given(&element), None, "outputs have their own");
+}
