@@ -15,12 +15,23 @@
 #pragma once
 
 #include "ncc.cuh"
+#include "packed.cuh"
 #include "window_sums.cuh"
 
 constexpr float MARGIN = 1.0f / (1 << 18);
 
 // Positions in a row of a tile.
 constexpr int TILE_X = 128;
+
+// Sums of products that go into a map: of `width` times `height` positions, the first at (left, top) of the
+// frame, for a template of w times h. The frame's rows start at multiples of 16 bytes.
+struct Region {
+  Image frame;
+  int left, top;
+  int width, height;
+  int w, h;
+};
+static_assert(sizeof(Region) == 48 && OFFSET(Region, left) == 24 && OFFSET(Region, w) == 40, "as the host fills it");
 
 // Keeps the order of f32 among unsigned numbers; 0 lies below them all.
 __device__ __forceinline__ unsigned ordered(float value) {
@@ -36,12 +47,6 @@ __device__ __forceinline__ float from_ordered(unsigned key) {
 __device__ __forceinline__ float inverse_root(float value) {
   asm("rsqrt.approx.ftz.f32 %0, %0;" : "+f"(value));
   return value;
-}
-
-// sum + the products of four pixels each.
-__device__ __forceinline__ unsigned dot4(unsigned a, unsigned b, unsigned sum) {
-  asm("dp4a.u32.u32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
-  return sum;
 }
 
 // a / b for numbers below 2^20, b not 0. A division of integers takes longer.

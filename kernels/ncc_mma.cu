@@ -515,16 +515,6 @@ __device__ __forceinline__ void match(const Search& search, const unsigned* spre
   }
 }
 
-// The sums of ncc_mma_products: `width` times `height` positions, the first at (left, top) of the frame, for
-// a template of w times h. The frame's rows start at multiples of 16 bytes.
-struct Region {
-  Image frame;
-  int left, top;
-  int width, height;
-  int w, h;
-};
-static_assert(sizeof(Region) == 48 && OFFSET(Region, left) == 24 && OFFSET(Region, w) == 40, "as the host fills it");
-
 extern "C" {
 
 __global__ void __launch_bounds__(MATCH_THREADS, MATCH_BLOCKS)

@@ -72,11 +72,6 @@
 #include "ncc_peaks.cuh"
 #include "ncc_wgmma.cuh"
 
-// Steps of a part, 32 products deep each, and bytes that it takes: two rows a step and three for the
-// y-offsets. A template of 32 rows is one part; docs/lab/ncc.md, "What is left", has other lengths.
-constexpr int PART_STEPS = 18;
-constexpr int PART_BYTES = (2 * PART_STEPS + 3) * 256;
-
 // Parts that the ring has room for at most. Other numbers were not measured.
 constexpr int MAX_STAGES = 16;
 
@@ -88,14 +83,6 @@ constexpr int DONE_BARRIER = 1;
 // If more positions of a warp than these are suspects, the best lower bound of all is found first. Other
 // numbers were not measured.
 constexpr int FEW_SUSPECTS = 4;
-
-// Copies global memory to shared memory and arrives at `barrier`.
-__device__ __forceinline__ void bulk_copy(unsigned to, const void* from, unsigned bytes, unsigned barrier) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-               "l"(from), "r"(bytes), "r"(barrier)
-               : "memory");
-}
 
 // Copies 16 bytes, or fills with zeros.
 __device__ __forceinline__ void copy_or_clear(unsigned to, const void* from, bool is_there) {
@@ -112,70 +99,6 @@ __device__ __forceinline__ uint4 bytes_from(uint4 low, uint4 high, int first) {
   const int shift = first % 4 * 8;
   return {__funnelshift_r(words[0], words[1], shift), __funnelshift_r(words[1], words[2], shift),
           __funnelshift_r(words[2], words[3], shift), __funnelshift_r(words[3], words[4], shift)};
-}
-
-// Describes an operand in shared memory without swizzle: core matrices of 8 rows of 16 bytes, `along_k` bytes
-// from one to the next in K, `across` bytes in M or N.
-__device__ __forceinline__ unsigned long long operand(unsigned address, unsigned along_k, unsigned across) {
-  return (unsigned long long)(across >> 4) << 32 | (along_k >> 4) << 16 | address >> 4;
-}
-
-#define REGISTERS_4(d, i) "+r"(d[i]), "+r"(d[i + 1]), "+r"(d[i + 2]), "+r"(d[i + 3])
-#define REGISTERS_8(d, i) REGISTERS_4(d, i), REGISTERS_4(d, i + 4)
-
-// d += A B: 64 by 128 sums of 32 products.
-__device__ __forceinline__ void multiply(int (&d)[64], unsigned long long a, unsigned long long b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n128k32.s32.u8.u8 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, %64, %65, 1;"
-      : REGISTERS_8(d, 0), REGISTERS_8(d, 8), REGISTERS_8(d, 16), REGISTERS_8(d, 24), REGISTERS_8(d, 32),
-        REGISTERS_8(d, 40), REGISTERS_8(d, 48), REGISTERS_8(d, 56)
-      : "l"(a), "l"(b));
-}
-
-// 64 by 96 sums.
-__device__ __forceinline__ void multiply(int (&d)[48], unsigned long long a, unsigned long long b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n96k32.s32.u8.u8 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47}, %48, %49, 1;"
-      : REGISTERS_8(d, 0), REGISTERS_8(d, 8), REGISTERS_8(d, 16), REGISTERS_8(d, 24), REGISTERS_8(d, 32),
-        REGISTERS_8(d, 40)
-      : "l"(a), "l"(b));
-}
-
-// 64 by 80 sums.
-__device__ __forceinline__ void multiply(int (&d)[40], unsigned long long a, unsigned long long b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n80k32.s32.u8.u8 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39}, %40, %41, 1;"
-      : REGISTERS_8(d, 0), REGISTERS_8(d, 8), REGISTERS_8(d, 16), REGISTERS_8(d, 24), REGISTERS_8(d, 32)
-      : "l"(a), "l"(b));
-}
-
-// 64 by 32 sums.
-__device__ __forceinline__ void multiply(int (&d)[16], unsigned long long a, unsigned long long b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n32k32.s32.u8.u8 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, %16, %17, 1;"
-      : REGISTERS_8(d, 0), REGISTERS_8(d, 8)
-      : "l"(a), "l"(b));
-}
-
-// Makes the products so far a group. Without one at the end of a loop's body, ptxas makes its own, and waits
-// for all.
-__device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-
-// Waits until only so many groups are left.
-template <int PENDING>
-__device__ __forceinline__ void wait_for_products() {
-  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
 // Element `index` of COUNT, of which the first MOST exist: registers have no index.
@@ -287,8 +210,9 @@ struct Ring {
   __device__ __forceinline__ void fetch(const Search& search, const Barriers& barriers, int stage) {
     const int bytes = (2 * min(PART_STEPS, steps - next_step) + 3) * 256;
     const uint4* spread = search.members[next_member].spread;
-    bulk_copy(shared_address(parts + stage * PART_BYTES), spread + (next_chunk * (2 * steps + 3) + 2 * next_step) * 16,
-              bytes, barriers.full + 8 * stage);
+    const uint4* from = spread + (next_chunk * (2 * steps + 3) + 2 * next_step) * 16;
+    barrier_expect(barriers.full + 8 * stage, bytes);
+    bulk_copy(shared_address(parts + stage * PART_BYTES), from, bytes, barriers.full + 8 * stage);
     next_step += PART_STEPS;
     if (next_step >= steps) {
       next_step = 0;
@@ -411,15 +335,6 @@ __device__ __forceinline__ void settle(const Launch& launch, const Search& searc
   }
 }
 
-// Where a thread's sums of products lie in the tile: d[4j], d[4j + 1], d[4j + 2], d[4j + 3] are those of x,
-// x + 16, x + 8, x + 24 in row y + 4j.
-struct Place {
-  int x, y;
-
-  __device__ __forceinline__ int x_of(int number) const { return x + number / 2 % 2 * 8 + number % 2 * 16; }
-  __device__ __forceinline__ int y_of(int number) const { return y + number / 4 * 4; }
-};
-
 // The four values, in rows of TILE_X, of the positions of d[0] to d[3]; the others' lie below them.
 template <class T>
 struct FirstFour {
@@ -452,24 +367,7 @@ __device__ __forceinline__ unsigned multiply_parts(int (&d)[N / 2], const Ring& 
       unsigned long long a = operand(shared_address(ring.parts) + turn.stage * PART_BYTES, 256, 128);
       barrier_wait(barriers.full + 8 * turn.stage, turn.parities & 1);
       asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-      const int count = min(PART_STEPS, ring.steps - first);
-      if (count == PART_STEPS) {
-#pragma unroll
-        for (int step = 0; step < PART_STEPS; step++) {
-          multiply(d, a, b);
-          a += 512 >> 4;
-          b += 2 * pitch >> 4;
-        }
-        commit_products();
-      } else {
-#pragma unroll 1
-        for (int step = 0; step < count; step++) {
-          multiply(d, a, b);
-          a += 512 >> 4;
-          b += 2 * pitch >> 4;
-          commit_products();
-        }
-      }
+      multiply_part(d, a, b, pitch, min(PART_STEPS, ring.steps - first));
       // The part before this one is free.
       wait_for_products<1>();
       if (first + chunk > 0 && lane == 0) barrier_arrive(barriers.empty + 8 * previous);
@@ -481,14 +379,6 @@ __device__ __forceinline__ unsigned multiply_parts(int (&d)[N / 2], const Ring& 
     }
   }
   return previous;
-}
-
-// Waits for all products.
-template <int N>
-__device__ __forceinline__ void wait_for_all_products(int (&d)[N / 2]) {
-  wait_for_products<0>();
-#pragma unroll
-  for (int i = 0; i < N / 2; i++) asm volatile("" : "+r"(d[i])::"memory");
 }
 
 // Stores the products in place of tile and ring, when no warp reads these any more. eights: see `match`.
@@ -727,15 +617,5 @@ MATCH(2x128, 2, 128)
 MATCH(3x96, 3, 96)
 MATCH(2x80, 2, 80)
 MATCH(1x32, 1, 32)
-
-// A of all rows and columns, see above. One thread a byte of `spread`.
-__global__ void spread_template(const unsigned char* pixels, int pitch, int w, int h, unsigned char* spread) {
-  const int chunks = (w + 30) / 16, table_rows = 2 * ((h + 4) / 2) + 3;
-  const int index = blockIdx.x * blockDim.x + threadIdx.x;
-  if (index >= chunks * table_rows * 256) return;
-  const int k = index % 16, dx = index / 16 % 16, row = index / 256 % table_rows, chunk = index / 256 / table_rows;
-  const int i = 16 * chunk + k - dx, j = row - 3;
-  spread[index] = i >= 0 && i < w && j >= 0 && j < h ? pixels[j * pitch + i] : 0;
-}
 
 }  // extern "C"

@@ -18,6 +18,7 @@
 #pragma once
 
 #include "ncc_fast.cuh"
+#include "wgmma.cuh"
 
 constexpr float ABOVE = 1.0f;
 constexpr float BELOW = 1.5f;
@@ -85,29 +86,6 @@ static_assert(sizeof(Launch) == 3144 && OFFSET(Launch, frame) == 3072 && OFFSET(
                   OFFSET(Launch, shared_bytes) == 3100 && OFFSET(Launch, progress) == 3104 &&
                   OFFSET(Launch, min_score_exact) == 3128 && OFFSET(Launch, min_score) == 3140,
               "as the host fills it");
-
-__device__ __forceinline__ unsigned shared_address(const void* pointer) {
-  return unsigned(__cvta_generic_to_shared(pointer));
-}
-
-__device__ __forceinline__ void barrier_init(unsigned barrier, unsigned arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
-}
-
-__device__ __forceinline__ void barrier_arrive(unsigned barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
-__device__ __forceinline__ void barrier_wait(unsigned barrier, unsigned parity) {
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "again:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@!done bra again;\n"
-      "}" ::"r"(barrier), "r"(parity)
-      : "memory");
-}
 
 // sum + four pixels, each with its sign.
 __device__ __forceinline__ int add_signed(unsigned pixels, int signs, int sum) {

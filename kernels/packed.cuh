@@ -1,6 +1,6 @@
 // Arithmetic on numbers that share a register, and copies of 16 bytes, each one instruction.
 //
-// Oracle: that of *_fused*.cu and ncc_mma.cu, which include this.
+// Oracle: that of *_fused*.cu, ncc_*.cu and objects.cu, which include this.
 #pragma once
 
 // The 32-bit word that `selector` picks from the 8 bytes of low and high: digit i of it, 0 to 7, names byte i
@@ -43,6 +43,12 @@ __device__ __forceinline__ int add_bytes(int sum, unsigned word) {
   int result;
   asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(result) : "r"(word), "r"(0x01010101), "r"(sum));
   return result;
+}
+
+// sum + the products of four bytes each, none of them signed.
+__device__ __forceinline__ unsigned dot4(unsigned a, unsigned b, unsigned sum) {
+  asm("dp4a.u32.u32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
+  return sum;
 }
 
 // Four bytes, 255 where a number is negative and 0 where not.

@@ -42,12 +42,15 @@ __device__ __forceinline__ void sum_columns(Image image, int top, int h, int row
     return image.pixels[size_t(clamp(y, image.height - 1)) * image.pitch + x];
   };
   unsigned sum = 0, squares = 0;
+  // Rows are far apart: many are on their way at a time.
+#pragma unroll 16
   for (int j = 0; j < h; j++) {
     const unsigned value = pixel(first - top + j);
     sum += value;
     squares += value * value;
   }
   const int last = min(first + STRIP_ROWS, rows) - 1;
+#pragma unroll 4
   for (int y = first;; y++) {
     s[size_t(y) * pitch + x] = sum;
     ss[size_t(y) * pitch + x] = squares;

@@ -62,11 +62,23 @@ pub enum NccKernel {
     Shared,
     /// Products on the tensor cores of compute capability 9.0, no score map.
     Wgmma,
+    /// As `Wgmma`, but into a score map: any size.
+    WgmmaMap,
     /// Products on the tensor cores of compute capability 7.5 and later: any size, no score map for small
     /// templates.
     Mma,
     /// As `Mma`, but into a score map for small templates too.
     MmaMap,
+}
+
+impl NccKernel {
+    /// True if it takes tensor cores.
+    pub fn is_for_tensor_cores(self) -> bool {
+        match self {
+            Self::Wgmma | Self::WgmmaMap | Self::Mma | Self::MmaMap => true,
+            Self::Texture | Self::Constant | Self::Shared => false,
+        }
+    }
 }
 
 /// How the sums of a box are made.
@@ -93,11 +105,12 @@ pub enum GaussianKernel {
 
 impl Kernel {
     /// All kernels, with their names.
-    pub const ALL: [(&str, Self); 12] = [
+    pub const ALL: [(&str, Self); 13] = [
         ("ncc-texture", Self::Ncc(NccKernel::Texture)),
         ("ncc-constant", Self::Ncc(NccKernel::Constant)),
         ("ncc-shared", Self::Ncc(NccKernel::Shared)),
         ("ncc-wgmma", Self::Ncc(NccKernel::Wgmma)),
+        ("ncc-wgmma-map", Self::Ncc(NccKernel::WgmmaMap)),
         ("ncc-mma", Self::Ncc(NccKernel::Mma)),
         ("ncc-mma-map", Self::Ncc(NccKernel::MmaMap)),
         ("box-tile", Self::Box(BoxKernel::Tile)),

@@ -15,7 +15,7 @@ use lockon_core::error::Result;
 use lockon_core::frame::{Rect, Size};
 
 use super::driver::{DeviceBuffer, Gpu, Kernel, Stream, arg, ptx};
-use super::ncc::{DeviceFrame, Found, Image, Member, Wanted, positions};
+use super::ncc::{DeviceFrame, Found, Member, Region, Wanted, positions};
 use super::shared::{constant, pod_structure};
 use super::suspects::{Packer, Query, Settler, Sought, Suspicion, Words};
 
@@ -221,29 +221,6 @@ impl MmaSearch {
     }
 }
 
-/// `Region` of `kernels/ncc_mma.cu`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Region {
-    frame: Image,
-    left: i32,
-    top: i32,
-    width: i32,
-    height: i32,
-    w: i32,
-    h: i32,
-}
-
-pod_structure!(Region, 48 bytes {
-    frame: Image,
-    left: i32 = 24,
-    top: i32,
-    width: i32,
-    height: i32,
-    w: i32 = 40,
-    h: i32,
-});
-
 impl MmaKernels {
     /// Loads those for this device.
     pub(super) fn load(gpu: &Gpu) -> Result<Arc<Self>> {
@@ -376,15 +353,7 @@ impl Prepared {
         }
         let number_of_sums = if self.mask.is_some() { 4 } else { 1 };
         let launch = products_geometry(size, region.x, positions, number_of_sums, kernels.multiprocessors);
-        let place = Region {
-            frame: frame.image(Rect::whole(frame.size)),
-            left: region.x as i32,
-            top: region.y as i32,
-            width: positions.width as i32,
-            height: positions.height as i32,
-            w: size.width as i32,
-            h: size.height as i32,
-        };
+        let place = Region::new(frame, region, size);
         let (pixels, mask) = (self.spread.address(), self.mask.as_ref().map_or(0, DeviceBuffer::address));
         let (shares, map) = (launch.shares as i32, map.address());
         let (s, high) = (sums[0].address(), sums[1].address());

@@ -110,6 +110,8 @@ pub(super) enum How {
     Plain(NccKernel),
     /// By those for tensor cores.
     Wgmma(wgmma::Prepared),
+    /// The same, but into a map whatever the template's size is.
+    WgmmaMap(wgmma::map::Prepared),
     Mma(mma::Prepared),
     /// By `mma.sync` too, but into a map whatever the template's size is.
     MmaMap(mma::Prepared),
@@ -121,6 +123,7 @@ impl How {
         match self {
             Self::Plain(kernel) => *kernel,
             Self::Wgmma(_) => NccKernel::Wgmma,
+            Self::WgmmaMap(_) => NccKernel::WgmmaMap,
             Self::Mma(_) => NccKernel::Mma,
             Self::MmaMap(_) => NccKernel::MmaMap,
         }
@@ -129,7 +132,7 @@ impl How {
     /// True if a score map is made of every search, not only of those that had too many suspects.
     pub(super) fn makes_map(&self) -> bool {
         match self {
-            Self::Plain(_) | Self::MmaMap(_) => true,
+            Self::Plain(_) | Self::WgmmaMap(_) | Self::MmaMap(_) => true,
             Self::Wgmma(_) => false,
             Self::Mma(prepared) => !prepared.is_searched_at_once(),
         }
@@ -196,6 +199,83 @@ impl DeviceFrame {
     }
 }
 
+/// `Region` of `kernels/ncc_fast.cuh`: what is searched for a template, for kernels that sum products into a map.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct Region {
+    frame: Image,
+    left: i32,
+    top: i32,
+    width: i32,
+    height: i32,
+    w: i32,
+    h: i32,
+}
+
+pod_structure!(Region, 48 bytes {
+    frame: Image,
+    left: i32 = 24,
+    top: i32,
+    width: i32,
+    height: i32,
+    w: i32 = 40,
+    h: i32,
+});
+
+impl Region {
+    /// Positions of a template of `size` in a box of a frame.
+    ///
+    /// # Panics
+    /// If the box is not in the frame.
+    pub(super) fn new(frame: &DeviceFrame, region: Rect, size: Size) -> Self {
+        assert!(region.is_inside(frame.size), "{region} of a {} frame", frame.size);
+        let positions = positions(region.size(), size);
+        Self {
+            frame: frame.image(Rect::whole(frame.size)),
+            left: region.x as i32,
+            top: region.y as i32,
+            width: positions.width as i32,
+            height: positions.height as i32,
+            w: size.width as i32,
+            h: size.height as i32,
+        }
+    }
+}
+
+/// The kernel that sums I and I I down columns.
+pub(super) struct ColumnSums(Kernel);
+
+impl ColumnSums {
+    /// That of a module.
+    pub(super) fn new(module: &Module) -> Result<Self> {
+        module.kernel_beside("column_sums").map(Self)
+    }
+
+    /// Sums of I and I I down every column of `region`, for windows `h` high: `region.w` numbers a row.
+    ///
+    /// # Panics
+    /// If such windows do not fit in the region, the region not in the frame, or the sums have no room.
+    pub(super) fn sum(
+        &self,
+        stream: &Stream,
+        frame: &DeviceFrame,
+        region: Rect,
+        h: usize,
+        sums: &mut [DeviceBuffer<u32>; 2],
+    ) -> Result<()> {
+        assert!(h <= region.h, "windows {h} high in {region}");
+        let rows = region.h - h + 1;
+        assert!(sums.iter().all(|sums| sums.len() >= rows * region.w), "column sums of {region}");
+        let grid = [region.w.div_ceil(256), rows.div_ceil(STRIP_ROWS), 1];
+        let (image, h, rows) = (frame.image(region), h as i32, rows as i32);
+        let (s, ss) = (sums[0].address(), sums[1].address());
+        let mut args = [arg(&image), arg(&h), arg(&rows), arg(&s), arg(&ss)];
+        // SAFETY: the arguments of `column_sums`. `image` lies in the frame, as `DeviceFrame::image` asserts;
+        // the sums have room for `rows` rows of its width, as asserted.
+        unsafe { stream.launch(&self.0, grid, [256, 1, 1], 0, &mut args) }
+    }
+}
+
 /// The kernels of `ncc.cu`, each loaded when it is first needed.
 pub(super) struct NccKernels {
     gpu: Gpu,
@@ -208,7 +288,7 @@ pub(super) struct NccKernels {
 /// The kernels that all searches with a score map need, in one copy for all.
 struct MapKernels {
     texture: [Kernel; 2],
-    column_sums: Kernel,
+    column_sums: ColumnSums,
     scores: Kernel,
     peaks: Kernel,
 }
@@ -252,7 +332,7 @@ impl NccKernels {
             let module = self.gpu.share(ptx!("ncc"))?;
             Ok(MapKernels {
                 texture: pair(&module, "correlate_texture", "correlate_texture_masked")?,
-                column_sums: module.kernel("column_sums")?,
+                column_sums: ColumnSums::new(&module)?,
                 scores: module.kernel("scores")?,
                 peaks: module.kernel("peaks")?,
             })
@@ -278,7 +358,7 @@ impl NccKernels {
     pub(super) fn prepare(&self, kernel: NccKernel) -> Result<()> {
         match kernel {
             NccKernel::Wgmma => {}
-            NccKernel::Texture | NccKernel::Mma | NccKernel::MmaMap => {
+            NccKernel::Texture | NccKernel::WgmmaMap | NccKernel::Mma | NccKernel::MmaMap => {
                 self.map()?;
             }
             NccKernel::Constant | NccKernel::Shared => {
@@ -316,10 +396,7 @@ impl NccKernels {
         Ok(())
     }
 
-    /// Sums of I and I I down every column of `region`, for windows `h` high: `region.w` numbers a row.
-    ///
-    /// # Panics
-    /// If such windows do not fit in the region, the region not in the frame, or the sums have no room.
+    /// As [`ColumnSums::sum`].
     pub(super) fn column_sums(
         &self,
         stream: &Stream,
@@ -328,16 +405,7 @@ impl NccKernels {
         h: usize,
         sums: &mut [DeviceBuffer<u32>; 2],
     ) -> Result<()> {
-        assert!(h <= region.h, "windows {h} high in {region}");
-        let rows = region.h - h + 1;
-        assert!(sums.iter().all(|sums| sums.len() >= rows * region.w), "column sums of {region}");
-        let grid = [region.w.div_ceil(256), rows.div_ceil(STRIP_ROWS), 1];
-        let (image, h, rows) = (frame.image(region), h as i32, rows as i32);
-        let (s, ss) = (sums[0].address(), sums[1].address());
-        let mut args = [arg(&image), arg(&h), arg(&rows), arg(&s), arg(&ss)];
-        // SAFETY: the arguments of `column_sums`. `image` lies in the frame, as `DeviceFrame::image` asserts;
-        // the sums have room for `rows` rows of its width, as asserted.
-        unsafe { stream.launch(&self.map()?.column_sums, grid, [256, 1, 1], 0, &mut args) }
+        self.map()?.column_sums.sum(stream, frame, region, h, sums)
     }
 
     /// ST of every position of `region` into `map`; of a masked template the score. `kernel` is what
@@ -393,7 +461,7 @@ impl NccKernels {
                     0,
                     &mut without_template,
                 ),
-                NccKernel::Wgmma | NccKernel::Mma | NccKernel::MmaMap => {
+                NccKernel::Wgmma | NccKernel::WgmmaMap | NccKernel::Mma | NccKernel::MmaMap => {
                     unreachable!("what was prepared launches it")
                 }
                 NccKernel::Shared => {
@@ -410,7 +478,7 @@ impl NccKernels {
         }
     }
 
-    /// Turns ST in `map` into scores. `sums` are those of [`Self::column_sums`] for the same region and
+    /// Turns ST in `map` into scores. `sums` are those of [`ColumnSums::sum`] for the same region and
     /// template.
     pub(super) fn scores(
         &self,
@@ -470,8 +538,7 @@ impl NccKernels {
 pub(super) fn choose(asked: Option<NccKernel>, member: &Member, max_shared_bytes: usize) -> NccKernel {
     let fits_constant = member.bytes() <= CONSTANT_BYTES;
     let fits_shared = fits_constant && tile_bytes(member.size) <= max_shared_bytes;
-    let is_for_tensor_cores = matches!(asked, Some(NccKernel::Wgmma | NccKernel::Mma | NccKernel::MmaMap));
-    match asked.filter(|_| !is_for_tensor_cores) {
+    match asked.filter(|kernel| !kernel.is_for_tensor_cores()) {
         None | Some(NccKernel::Shared) if fits_shared => NccKernel::Shared,
         None | Some(NccKernel::Constant) if fits_constant => NccKernel::Constant,
         _ => NccKernel::Texture,

@@ -24,6 +24,7 @@ use super::ncc::{
 };
 use super::suspects::{Query, Suspicion};
 use super::texture::over_rows;
+use super::wgmma::map::WgmmaMapKernels;
 use super::wgmma::{PreparedBank, Progress, WgmmaKernels};
 
 /// Most candidates that come back with every search, 28 KiB of them. The rest, if there are more, costs a
@@ -40,8 +41,8 @@ const CAPACITY: usize = 16_384;
 /// of benches/results/H200.md, of one H200. Other devices were not measured; there `mma.sync` is the
 /// only one.
 fn fastest(capability: (u32, u32)) -> impl Iterator<Item = NccKernel> {
-    let first = (capability == (9, 0)).then_some(NccKernel::Wgmma);
-    first.into_iter().chain(std::iter::once(NccKernel::Mma))
+    let first: &[_] = if capability == (9, 0) { &[NccKernel::Wgmma, NccKernel::WgmmaMap] } else { &[] };
+    first.iter().copied().chain(std::iter::once(NccKernel::Mma))
 }
 
 /// The kernels for tensor cores that searches are planned with, each loaded when a bank is first planned for
@@ -51,13 +52,15 @@ pub(super) struct Planner {
     gpu: Gpu,
     asked: Option<NccKernel>,
     wgmma: OnceCell<Option<Arc<WgmmaKernels>>>,
+    wgmma_map: OnceCell<Option<Arc<WgmmaMapKernels>>>,
     mma: OnceCell<Arc<MmaKernels>>,
 }
 
 impl Planner {
     /// For the requested kernel, if there is one.
     pub(super) fn new(gpu: &Gpu, asked: Option<NccKernel>) -> Self {
-        Self { gpu: gpu.clone(), asked, wgmma: OnceCell::new(), mma: OnceCell::new() }
+        let (wgmma, wgmma_map, mma) = Default::default();
+        Self { gpu: gpu.clone(), asked, wgmma, wgmma_map, mma }
     }
 
     /// As [`Self::new`], with kernels that were compiled for a generation, launched as on a device of so many
@@ -71,6 +74,7 @@ impl Planner {
     ) -> Result<Self> {
         Ok(Self {
             wgmma: WgmmaKernels::load_for(gpu, multiprocessors)?.into(),
+            wgmma_map: WgmmaMapKernels::load_for(gpu, multiprocessors)?.into(),
             mma: MmaKernels::load_for(gpu, generation, multiprocessors)?.into(),
             ..Self::new(gpu, asked)
         })
@@ -78,6 +82,10 @@ impl Planner {
 
     fn wgmma(&self) -> Result<Option<&Arc<WgmmaKernels>>> {
         once(&self.wgmma, || WgmmaKernels::load(&self.gpu)).map(Option::as_ref)
+    }
+
+    fn wgmma_map(&self) -> Result<Option<&Arc<WgmmaMapKernels>>> {
+        once(&self.wgmma_map, || WgmmaMapKernels::load(&self.gpu)).map(Option::as_ref)
     }
 
     fn mma(&self) -> Result<&Arc<MmaKernels>> {
@@ -117,6 +125,10 @@ impl Planner {
             NccKernel::Wgmma => {
                 let Some(kernels) = self.wgmma()? else { return Ok(None) };
                 kernels.prepare(stream, member, region, best_only)?.map(How::Wgmma)
+            }
+            NccKernel::WgmmaMap => {
+                let Some(kernels) = self.wgmma_map()? else { return Ok(None) };
+                kernels.prepare(stream, member)?.map(How::WgmmaMap)
             }
             NccKernel::Mma => self.mma()?.prepare(stream, member)?.map(How::Mma),
             NccKernel::MmaMap => self.mma()?.prepare_for_map(stream, member)?.map(How::MmaMap),
@@ -215,7 +227,7 @@ impl PlannedSearch {
             }
             _ => None,
         };
-        if [NccKernel::Wgmma, NccKernel::Mma, NccKernel::MmaMap].into_iter().any(has) {
+        if members.iter().any(|member| member.how.kernel().is_for_tensor_cores()) {
             // Lanes with other streams may search for templates that were prepared in this one.
             stream.wait()?;
         }
@@ -436,7 +448,7 @@ impl Lane {
                         self.suspicion = Some(Suspicion::new(self.stream.gpu())?);
                     }
                 }
-                How::Mma(_) | How::MmaMap(_) | How::Plain(_) => {
+                How::WgmmaMap(_) | How::Mma(_) | How::MmaMap(_) | How::Plain(_) => {
                     self.kernels.prepare(member.how.kernel())?;
                 }
             }
@@ -518,6 +530,12 @@ impl Lane {
                     let suspicion = suspicion.as_mut().expect("the search was prepared");
                     prepared.search(stream, frame, query, wanted, suspicion, found)?;
                     continue;
+                }
+                How::WgmmaMap(prepared) => {
+                    let is_summed = summed == Some(member.size.height);
+                    let columns = (!is_summed).then_some(&mut *columns);
+                    prepared.correlate(stream, frame, window, member, columns, map)?;
+                    summed = Some(member.size.height);
                 }
                 How::Mma(prepared) | How::MmaMap(prepared) => {
                     prepared.correlate(stream, frame, window, member, columns, map)?;

@@ -379,8 +379,9 @@ fn defined(picture: &Plane, asked: &[Asked]) -> Vec<Vec<Match>> {
 }
 
 /// The kernels for tensor cores, and the generation for which they are compiled.
-const FOR_TENSOR_CORES: [(NccKernel, Generation); 5] = [
+const FOR_TENSOR_CORES: [(NccKernel, Generation); 6] = [
     (NccKernel::Wgmma, Generation::Ampere),
+    (NccKernel::WgmmaMap, Generation::Ampere),
     (NccKernel::Mma, Generation::Turing),
     (NccKernel::Mma, Generation::Ampere),
     (NccKernel::MmaMap, Generation::Turing),
@@ -444,6 +445,8 @@ fn searches_at_edges() -> Vec<(Plane, Asked)> {
         // A row and a column of pieces beyond the first, the last of them with a row or a column.
         (Size::new(129, 33), Size::new(150, 50), false),
         (Size::new(150, 40), Size::new(170, 61), false),
+        (Size::new(258, 33), Size::new(270, 130), false),
+        (Size::new(257, 105), Size::new(272, 236), false),
         (Size::new(20, 20), Size::new(50, 45), true),
         (Size::new(140, 35), Size::new(160, 50), true),
     ] {
@@ -483,23 +486,28 @@ fn each_kernel_at_the_edges_of_its_tiles_ncc_wgmma() {
 }
 
 #[test]
-fn each_kernel_at_the_edges_of_its_tiles_ncc_mma_for_7_5() {
+fn each_kernel_at_the_edges_of_its_tiles_ncc_wgmma_map() {
     check_edges(FOR_TENSOR_CORES[1]);
 }
 
 #[test]
-fn each_kernel_at_the_edges_of_its_tiles_ncc_mma_for_8_0() {
+fn each_kernel_at_the_edges_of_its_tiles_ncc_mma_for_7_5() {
     check_edges(FOR_TENSOR_CORES[2]);
 }
 
 #[test]
-fn each_kernel_at_the_edges_of_its_tiles_ncc_mma_map_for_7_5() {
+fn each_kernel_at_the_edges_of_its_tiles_ncc_mma_for_8_0() {
     check_edges(FOR_TENSOR_CORES[3]);
 }
 
 #[test]
-fn each_kernel_at_the_edges_of_its_tiles_ncc_mma_map_for_8_0() {
+fn each_kernel_at_the_edges_of_its_tiles_ncc_mma_map_for_7_5() {
     check_edges(FOR_TENSOR_CORES[4]);
+}
+
+#[test]
+fn each_kernel_at_the_edges_of_its_tiles_ncc_mma_map_for_8_0() {
+    check_edges(FOR_TENSOR_CORES[5]);
 }
 
 /// Banks of equal and of different sizes, in several windows, for the best match and for all: what goes into

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use lockon_core::error::Result;
 use lockon_core::frame::{Rect, Size};
 
-use super::driver::{DeviceBuffer, Gpu, Kernel, Stream, arg, ptx};
+use super::driver::{DeviceBuffer, Gpu, Kernel, Module, Stream, arg, ptx};
 use super::ncc::{DeviceFrame, Found, How, Member, Wanted, positions};
 use super::suspects::{Packer, Words};
 
@@ -21,6 +21,7 @@ mod arguments;
 #[cfg(test)]
 mod bounds;
 mod geometry;
+pub(super) mod map;
 
 use arguments::{Record, WgmmaLaunch};
 use geometry::{Finds, Geometry, MAX_SEARCHES, VARIANTS, best_geometry, chunks_and_steps, geometry};
@@ -39,12 +40,50 @@ const MAX_AREA: usize = 32_768;
 /// Templates of one launch that a lane has room for.
 const MAX_MEMBERS: usize = 1024;
 
+/// True on devices of the one generation that has these instructions.
+fn is_there(gpu: &Gpu) -> bool {
+    let capability = gpu.info().capability;
+    (capability.major, capability.minor) == (9, 0)
+}
+
+/// The kernel that lays out a template as bands: the matrices A of `kernels/ncc_wgmma.cu`.
+struct Spreader {
+    gpu: Gpu,
+    spread: Kernel,
+}
+
+impl Spreader {
+    fn new(gpu: &Gpu, module: &Module) -> Result<Self> {
+        Ok(Self { gpu: gpu.clone(), spread: module.kernel("spread_template")? })
+    }
+
+    /// Bytes that the bands of a template take.
+    fn bytes(template: Size) -> usize {
+        let (chunks, steps) = chunks_and_steps(template);
+        chunks * (2 * steps + 3) * 256
+    }
+
+    /// The bands of a template, made by way of `stream`.
+    fn spread(&self, stream: &Stream, member: &Member) -> Result<DeviceBuffer<u8>> {
+        let bands = self.gpu.alloc("bands of a template", Self::bytes(member.size))?;
+        let (pixels, pitch, to) = (member.rows.address, member.rows.pitch as i32, bands.address());
+        let (w, h) = (member.size.width as i32, member.size.height as i32);
+        let mut args = [arg(&pixels), arg(&pitch), arg(&w), arg(&h), arg(&to)];
+        // SAFETY: the arguments of `spread_template`. A `Member`'s rows lie in its bank's buffer
+        // (`PlannedSearch::new`); the kernel writes as many bytes as were allocated.
+        unsafe {
+            stream.launch(&self.spread, [bands.len().div_ceil(256), 1, 1], [256, 1, 1], 0, &mut args)?;
+        };
+        Ok(bands)
+    }
+}
+
 /// The kernels, loaded; all streams may use them at once.
 pub(super) struct WgmmaKernels {
     gpu: Gpu,
     best: [Kernel; VARIANTS.len()],
     peaks: [Kernel; VARIANTS.len()],
-    spread: Kernel,
+    spreader: Spreader,
     packer: Packer,
     multiprocessors: usize,
     shared_bytes: usize,
@@ -91,8 +130,7 @@ impl WgmmaKernels {
 
     /// Loads them to be launched as on a device of so many multiprocessors.
     pub(super) fn load_for(gpu: &Gpu, multiprocessors: usize) -> Result<Option<Arc<Self>>> {
-        let capability = gpu.info().capability;
-        if (capability.major, capability.minor) != (9, 0) {
+        if !is_there(gpu) {
             return Ok(None);
         }
         let module = gpu.share(ptx!("ncc_wgmma"))?;
@@ -106,7 +144,7 @@ impl WgmmaKernels {
             gpu: gpu.clone(),
             best: early(VARIANTS.map(|variant| variant.best))?,
             peaks: early(VARIANTS.map(|variant| variant.peaks))?,
-            spread: module.kernel("spread_template")?,
+            spreader: Spreader::new(gpu, &module)?,
             packer: Packer::new(gpu, &module)?,
             multiprocessors,
             shared_bytes: gpu.max_shared_bytes()? - RESERVED_SHARED,
@@ -132,16 +170,7 @@ impl WgmmaKernels {
         if !is_small || !fits() {
             return Ok(None);
         }
-        let (chunks, steps) = chunks_and_steps(size);
-        let spread = self.gpu.alloc("bands of a template", chunks * (2 * steps + 3) * 256)?;
-        let (pixels, pitch, to) = (member.rows.address, member.rows.pitch as i32, spread.address());
-        let (w, h) = (size.width as i32, size.height as i32);
-        let mut args = [arg(&pixels), arg(&pitch), arg(&w), arg(&h), arg(&to)];
-        // SAFETY: the arguments of `spread_template`. A `Member`'s rows lie in its bank's buffer
-        // (`PlannedSearch::new`); the kernel writes as many bytes as were allocated.
-        unsafe {
-            stream.launch(&self.spread, [spread.len().div_ceil(256), 1, 1], [256, 1, 1], 0, &mut args)?;
-        };
+        let spread = self.spreader.spread(stream, member)?;
         let words = if best_only { Some(self.packer.pack(stream, member)?) } else { None };
         Ok(Some(Prepared { spread, words }))
     }

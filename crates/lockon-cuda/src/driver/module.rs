@@ -103,6 +103,17 @@ impl Module {
         Ok(Kernel { name, function, begins_early: false, _module: self.module.clone() })
     }
 
+    /// As [`Self::kernel`], for a kernel beside which one with much shared memory is to begin: a multiprocessor
+    /// divides its memory into cache and shared memory for those that run, and changes that only when none does.
+    pub(crate) fn kernel_beside(&self, name: &'static str) -> Result<Kernel> {
+        let kernel = self.kernel(name)?;
+        let share = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+        // SAFETY: the context is bound, and the function lives.
+        unsafe { result::function::set_function_attribute(kernel.function, share, 100) }
+            .map_err(failed("loading a kernel"))?;
+        Ok(kernel)
+    }
+
     /// As [`Self::kernel`], for a kernel whose launches begin before the one before has ended, where the
     /// device and its driver can do that.
     ///
