@@ -82,6 +82,11 @@ impl<T: ?Sized, const RANK: u8> Ranked<T, RANK> {
         let held = Held::new(RANK);
         Guard { guard: self.0.lock().unwrap_or_else(PoisonError::into_inner), held }
     }
+
+    /// What it guards, of a mutex that nobody else has: without locking it.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A lock with a rank, which many readers or one writer hold.

@@ -90,6 +90,8 @@ impl<T> Drop for DeviceBuffer<T> {
         if let Some(size) = self.piece {
             return self.gpu.pools.device.give(size, self.address);
         }
+        #[cfg(test)]
+        counted::given_back((self.length * size_of::<T>()).max(1));
         // SAFETY: allocated by `Gpu::alloc`, and no other code has the address; freeing waits for kernels
         // that use it. (What uses a piece is done: see `Gpu::alloc_piece`.)
         self.gpu.free(|| unsafe { result::free_sync(self.address) });
@@ -188,6 +190,8 @@ impl Gpu {
                 self.free(|| result::free_sync(address));
             }
             cleared.map_err(failed("clearing device memory"))?;
+            #[cfg(test)]
+            counted::taken(bytes);
             Ok(address)
         }
     }
@@ -296,6 +300,8 @@ impl Gpu {
 /// The context is current, and no piece is in use.
 pub(super) unsafe fn free_slabs(pools: &mut Pools) -> Result<(), DriverError> {
     let device = pools.device.end().into_iter().map(|slab| {
+        #[cfg(test)]
+        counted::given_back(SLAB);
         // SAFETY: allocated by `allocate`, and not in use, as the caller promises.
         unsafe { result::free_sync(slab) }
     });

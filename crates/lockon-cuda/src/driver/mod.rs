@@ -43,6 +43,7 @@ pub use texture::{Texture, pitch_for};
 #[cfg(test)]
 pub(crate) mod counted {
     use std::cell::Cell;
+    use std::sync::atomic::{AtomicI64, Ordering};
 
     use lockon_core::error::{DeviceFault, Result};
 
@@ -53,6 +54,24 @@ pub(crate) mod counted {
         pub(in super::super) static WAITS: Cell<usize> = const { Cell::new(0) };
         /// All allocations fail until this is reset.
         pub(in super::super) static IS_FULL: Cell<bool> = const { Cell::new(false) };
+    }
+
+    /// Bytes of the device that this process has: other processes do not change it.
+    static HELD: AtomicI64 = AtomicI64::new(0);
+
+    /// So many bytes were allocated on the device.
+    pub(super) fn taken(bytes: usize) {
+        HELD.fetch_add(bytes as i64, Ordering::Relaxed);
+    }
+
+    /// So many were given back.
+    pub(super) fn given_back(bytes: usize) {
+        HELD.fetch_sub(bytes as i64, Ordering::Relaxed);
+    }
+
+    /// Bytes of the device that this process has.
+    pub(in super::super) fn held() -> i64 {
+        HELD.load(Ordering::Relaxed)
     }
 
     /// # Errors

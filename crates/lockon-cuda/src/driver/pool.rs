@@ -80,7 +80,7 @@ impl Pool {
 
     /// Returns all that was allocated, to be freed. No piece is in use any more.
     pub(super) fn end(&mut self) -> Vec<u64> {
-        std::mem::take(&mut *self.0.lock()).slabs
+        std::mem::take(self.0.get_mut()).slabs
     }
 }
 
