@@ -15,14 +15,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockon_core::config::{Kernel, Kernels, Limits, NccKernel, ThresholdSpec};
+use lockon_core::config::{Kernel, Kernels, Limits, NccKernel, ObjectSpec, ThresholdSpec};
 use lockon_core::error::{Error, Result};
 use lockon_core::frame::{Plane, Rect, Size};
-use lockon_core::results::Match;
+use lockon_core::results::{Match, Object};
 use lockon_core::template::Bank;
 
 use lockon_cuda::driver::{Attribute, DeviceBuffer, Gpu, Graph, Pinned, Priority, Stream, TimedEvent};
-use lockon_cuda::parts::{BankSearch, Frame, Threshold};
+use lockon_cuda::parts::{BankSearch, Frame, Objects, Threshold};
 
 use super::peers::{Fft, Npp};
 use super::table::Micros;
@@ -221,6 +221,39 @@ impl Bench {
         let mut mask = Plane::new(frames.size);
         self.stream.download_now(&masks[0], mask.data_mut())?;
         Ok(TimedThreshold { kernel: threshold.kernel(), mask, micros, one_by_one })
+    }
+
+    /// Times the objects of a mask, with the luma of each of the frames, and reads those of the first, and the
+    /// mask after cleaning.
+    ///
+    /// # Errors
+    /// `Backend`.
+    pub(super) fn objects(
+        &mut self,
+        frames: &Frames,
+        mask: &Plane,
+        spec: &ObjectSpec,
+    ) -> Result<(Micros, Vec<Object>, Plane)> {
+        let mut masks = self.masks(frames)?;
+        for on_device in &mut masks {
+            self.stream.upload_now(mask.data(), on_device)?;
+        }
+        let stream = self.stream.clone();
+        let mut finder = Objects::new(&self.gpu, spec, frames.size)?;
+        let mut objects = Vec::new();
+        finder.start(&stream, &masks[0], &frames.frames[0])?;
+        // Makes room, too.
+        finder.wait(&stream, &frames.frames[0], &mut objects)?;
+        let micros = self.time_frames(&stream, masks.len(), &mut |step| match step {
+            Step::Work(index) => finder.start(&stream, &masks[index], &frames.frames[index]),
+            Step::Between => Ok(()),
+        })?;
+        finder.start(&stream, &masks[0], &frames.frames[0])?;
+        finder.wait(&stream, &frames.frames[0], &mut objects)?;
+        finder.cleaned(&stream, &mut masks[0])?;
+        let mut cleaned = Plane::new(frames.size);
+        stream.download_now(&masks[0], cleaned.data_mut())?;
+        Ok((micros, objects, cleaned))
     }
 
     /// Times NPP's score map of a template in whole frames, which it gives in f32.

@@ -6,7 +6,9 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 
 use lockon_core::backend::{Backend, Device, Findings, cpu};
-use lockon_core::config::{Kernel, Kernels, Limits, ThresholdMethod, ThresholdSpec};
+use lockon_core::config::{
+    Connectivity, Kernel, Kernels, Limits, ObjectSpec, ThresholdMethod, ThresholdSpec,
+};
 use lockon_core::frame::{FrameMeta, Picture, Plane, Rect, Size};
 use lockon_core::reference;
 use lockon_cuda::Cuda;
@@ -16,7 +18,7 @@ use super::check::{check_mask, check_matches, check_npp_scores, check_scores, fo
 use super::device::{Bench, Copy, Frames, PictureMemory};
 use super::plan::{FRAMES, RING_FRAMES, RING_SECONDS, RING_TEMPLATE, RING_THRESHOLD, Subject, WINDOW, Work};
 use super::say;
-use super::scene::{Scene, SearchCase, bank, methods, pictures, ring_standing};
+use super::scene::{Scene, SearchCase, bank, masks, methods, pictures, ring_standing};
 use super::table::{Name, Row, Times, at};
 
 /// The number of the first GPU.
@@ -64,6 +66,9 @@ impl Work {
             }
             if self.wants_subject(Subject::Threshold) {
                 self.thresholds(bench, &pictures, &frames)?;
+            }
+            if self.wants_subject(Subject::Objects) {
+                self.objects(bench, &pictures[0], &frames)?;
             }
             if self.wants_subject(Subject::Copies) {
                 self.copies(bench, frame)?;
@@ -196,6 +201,31 @@ impl Work {
                     ensure!(differ < frame.area() / 20, "NPP's {spec} differs in {differ} pixels");
                     self.add_threshold("npp".into(), frame, &spec, Times::from(&timed.micros))?;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Objects of masks, each with both kinds of neighbours.
+    fn objects(&mut self, bench: &mut Bench, picture: &Plane, frames: &Frames) -> Result<()> {
+        let size = picture.size();
+        for (scene, mask) in masks(picture) {
+            for connectivity in [Connectivity::Eight, Connectivity::Four] {
+                let spec = ObjectSpec { connectivity, ..ObjectSpec::default() };
+                let (micros, found, cleaned) = bench.objects(frames, &mask, &spec)?;
+                let mut finder = cpu::objects::ObjectFinder::new(&spec, size, None)?;
+                let mut expected = Vec::new();
+                finder.clean(mask.as_ref())?;
+                finder.find(picture.as_ref(), &mut expected)?;
+                let mut expected_mask = Plane::new(size);
+                finder.cleaned(&mut expected_mask);
+                let is_same = found == expected && cleaned == expected_mask;
+                ensure!(is_same, "{scene}: not the objects that the CPU finds");
+                let kernel = format!("{connectivity} neighbours, {} objects", found.len());
+                // Mask and luma are read.
+                let mut row = Row::new("objects", kernel, size, 2 * size.area(), &micros);
+                row.scene = Some(scene);
+                self.add(row)?;
             }
         }
         Ok(())

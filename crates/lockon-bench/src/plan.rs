@@ -18,6 +18,8 @@ pub(super) enum Subject {
     Ncc,
     /// Adaptive thresholds
     Threshold,
+    /// Objects of masks
+    Objects,
     /// Uploads, downloads, and turning a picture
     Copies,
     /// Frames through the ring

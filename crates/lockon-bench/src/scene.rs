@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use lockon_core::backend::Standing;
-use lockon_core::config::{Limits, ThresholdMethod};
+use lockon_core::backend::{Standing, cpu};
+use lockon_core::config::{Limits, ThresholdMethod, ThresholdSpec};
 use lockon_core::frame::{Plane, Rect, Size};
 use lockon_core::reference;
 use lockon_core::template::{Bank, Template};
@@ -39,6 +39,34 @@ impl Scene {
             Self::Repeating => reference::picture(frame),
         }
     }
+}
+
+/// Masks of the size of a picture, by name: the picture's own, and what takes long.
+pub(super) fn masks(picture: &Plane) -> Vec<(&'static str, Plane)> {
+    let Size { width, height } = picture.size();
+    let of = |is_white: &dyn Fn(usize, usize) -> bool| {
+        let data = (0..width * height).map(|i| if is_white(i % width, i / width) { 255 } else { 0 });
+        Plane::from_vec(data.collect(), picture.size())
+    };
+    let spec = ThresholdSpec { method: ThresholdMethod::Mean { c: 5.0 }, block: 31, inverse: false };
+    let mut of_picture = Plane::new(picture.size());
+    cpu::threshold::Thresholder::new(&spec, picture.size()).run(picture.as_ref(), &mut of_picture);
+    vec![
+        ("threshold", of_picture),
+        ("letters", of(&|x, y| x * y % 97 < 13 && x % 16 < 11 && y % 24 < 15)),
+        ("noise", of(&|x, y| scattered(x as u32, y as u32) & 1 == 1)),
+        ("rings", of(&|x, y| x.abs_diff(width / 2).max(y.abs_diff(height / 2)).is_multiple_of(2))),
+        ("checkerboard", of(&|x, y| (x + y).is_multiple_of(2))),
+    ]
+}
+
+/// A number of a pixel that says nothing of its neighbours'.
+fn scattered(x: u32, y: u32) -> u32 {
+    let mut hash = x.wrapping_mul(0x9E37_79B1) ^ y.wrapping_mul(0x85EB_CA77);
+    for _ in 0..2 {
+        hash = (hash ^ hash >> 15).wrapping_mul(0x2C1B_3C6D);
+    }
+    hash ^ hash >> 16
 }
 
 /// One search that is measured.

@@ -17,7 +17,7 @@ pub(super) type Micros = Vec<f64>;
 /// One measurement.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
-    /// `start`, `ncc`, `threshold`, `fft`, `resample`, `upload`, `readback`, `ring`.
+    /// `start`, `ncc`, `threshold`, `objects`, `fft`, `resample`, `upload`, `readback`, `ring`.
     pub(super) op: &'static str,
     /// As `--kernel` takes it, several joined by `+`; `auto` is what `run` would use.
     pub(super) kernel: String,

@@ -57,6 +57,7 @@ mod fused;
 mod idle;
 mod mma;
 mod ncc;
+mod objects;
 mod outlines;
 mod overlay;
 #[doc(hidden)]

@@ -1,17 +1,18 @@
-//! Searches and thresholds of single frames, as the ring does them: for `lockon-bench`, which times them.
+//! Searches, thresholds and objects of single frames: for `lockon-bench`, which times them.
 
 #![expect(unsafe_code, reason = "the device writes into the host's memory after a call has returned")]
 
 use std::sync::Arc;
 
-use lockon_core::config::{Kernel, Kernels, Limits, NccKernel, ThresholdSpec};
+use lockon_core::config::{Kernel, Kernels, Limits, NccKernel, ObjectSpec, ThresholdSpec};
 use lockon_core::error::Result;
 use lockon_core::frame::{PlaneMut, PlaneRef, Rect, Size};
-use lockon_core::results::Match;
+use lockon_core::results::{Match, Object};
 use lockon_core::template::Bank;
 
 use super::driver::{DeviceBuffer, Gpu, Stream};
 use super::ncc::{DeviceFrame, positions};
+use super::objects::ObjectFinder;
 use super::search::{CandidateList, Lane, PlannedSearch, Planner, WindowSearch};
 use super::threshold::Thresholder;
 
@@ -170,5 +171,41 @@ impl Threshold {
     /// If the frame is of another size, or the mask is too small.
     pub fn start(&mut self, stream: &Stream, frame: &Frame, mask: &mut DeviceBuffer<u8>) -> Result<()> {
         self.thresholder.run(stream, &frame.0, mask, (&mut self.counter, 0))
+    }
+}
+
+/// The objects of masks of one size.
+pub struct Objects(ObjectFinder);
+
+impl Objects {
+    /// Finds them as `spec` says.
+    ///
+    /// # Errors
+    /// `Usage` if masks of that size are too large; those of the device.
+    pub fn new(gpu: &Gpu, spec: &ObjectSpec, size: Size) -> Result<Self> {
+        ObjectFinder::new(gpu, spec, size).map(Self)
+    }
+
+    /// Puts cleaning and counting into a stream, without waiting. `mask` has rows without padding; it and the
+    /// frame, which has the objects' luma, are kept until that is done.
+    ///
+    /// # Panics
+    /// If the frame or the mask is of another size.
+    pub fn start(&mut self, stream: &Stream, mask: &DeviceBuffer<u8>, frame: &Frame) -> Result<()> {
+        self.0.run(stream, mask, frame.size().width, &frame.0)
+    }
+
+    /// Waits, and writes the objects that were counted last. Returns how many are beyond the maximum.
+    pub fn wait(&mut self, stream: &Stream, frame: &Frame, objects: &mut Vec<Object>) -> Result<u64> {
+        self.0.objects(stream, &frame.0, objects)
+    }
+
+    /// Puts the mask that was cleaned last into a stream, in its own colours and rows without padding, without
+    /// waiting.
+    ///
+    /// # Panics
+    /// If it has no room.
+    pub fn cleaned(&self, stream: &Stream, mask: &mut DeviceBuffer<u8>) -> Result<()> {
+        self.0.cleaned(stream, mask, self.0.size().width)
     }
 }
