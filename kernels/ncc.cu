@@ -168,7 +168,7 @@ __global__ void correlate_shared_masked(cudaTextureObject_t image, int left, int
 
 // Sums of I and I I down h rows of every column of the region; see window_sums.cuh.
 __global__ void column_sums(Image region, int h, int rows, unsigned* s, unsigned* ss) {
-  sum_columns(region, 0, h, rows, s, ss, region.width);
+  sum_columns<16>(region, 0, h, rows, s, ss, region.width);
 }
 
 // Replaces ST in the map by the score. A warp slides along a segment of a row: block (32, rows).

@@ -228,7 +228,7 @@ extern "C" {
 // sums what is left.
 __global__ void column_sums(Image region, int h, int rows, unsigned* s, unsigned* ss) {
   let_next_begin();
-  sum_columns(region, 0, h, rows, s, ss, region.width);
+  sum_columns<16>(region, 0, h, rows, s, ss, region.width);
 }
 
 #define SUM_PRODUCTS(n)                                                                                              \

@@ -33,7 +33,9 @@ __device__ __forceinline__ int clamp(int value, int last) { return min(max(value
 // being the border's.
 //
 // `rows` rows of s and ss are written, each `pitch` numbers after the one before. One thread a column and
-// strip of rows: grid (columns / block.x, strips / block.y), rounded up.
+// strip of rows: grid (columns / block.x, strips / block.y), rounded up. AT_ONCE rows are on their way at a
+// time: 16 pay where windows are high.
+template <int AT_ONCE = 4>
 __device__ __forceinline__ void sum_columns(Image image, int top, int h, int rows, unsigned* s, unsigned* ss, int pitch) {
   const int x = blockIdx.x * blockDim.x + threadIdx.x;
   const int first = (blockIdx.y * blockDim.y + threadIdx.y) * STRIP_ROWS;
@@ -42,15 +44,13 @@ __device__ __forceinline__ void sum_columns(Image image, int top, int h, int row
     return image.pixels[size_t(clamp(y, image.height - 1)) * image.pitch + x];
   };
   unsigned sum = 0, squares = 0;
-  // Rows are far apart: many are on their way at a time.
-#pragma unroll 16
+#pragma unroll AT_ONCE
   for (int j = 0; j < h; j++) {
     const unsigned value = pixel(first - top + j);
     sum += value;
     squares += value * value;
   }
   const int last = min(first + STRIP_ROWS, rows) - 1;
-#pragma unroll 4
   for (int y = first;; y++) {
     s[size_t(y) * pitch + x] = sum;
     ss[size_t(y) * pitch + x] = squares;

@@ -129,7 +129,7 @@ fn objects_are_those_of_the_definition_on_every_backend_for_any_number_of_thread
             let sink = MemorySink::default();
             let heard = sink.heard.clone();
             let (threshold, objects) = (Some(method), Some(spec));
-            let job = Job { backend, threads, depth, threshold, objects, ..Job::default() };
+            let job = Job { backend, threshold, objects, threads, depth, ..Job::default() };
             let (summary, outcome) = job.run(&mut MemorySource::new(&pictures), vec![Box::new(sink)]);
             outcome.unwrap();
             let heard = heard.lock().unwrap();

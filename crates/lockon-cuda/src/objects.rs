@@ -339,7 +339,8 @@ impl ObjectFinder {
         self.found.resize(components, Counted::default());
         stream.download_now(&self.sums, &mut self.found)?;
         let all: Vec<Sums> = self.found.iter().map(Sums::from).collect();
-        Ok(select((0..components as u32).collect(), |at| &all[at as usize], &self.spec, self.size, objects))
+        let mut numbers = (0..components as u32).collect();
+        Ok(select(&mut numbers, |at| &all[at as usize], &self.spec, self.size, objects))
     }
 
     /// Writes the mask after cleaning, in its own colours, without waiting: rows of `pitch` bytes.
@@ -426,6 +427,7 @@ mod tests {
             area: Bounds { min: (random.below(4) == 0).then(|| random.below(9)), max: None },
             size: Bounds::default(),
             max: (random.below(4) == 0).then(|| random.below(30)),
+            ..ObjectSpec::default()
         }
     }
 
