@@ -1,7 +1,7 @@
 // target: compute_90a
 //
-// Products of a template of any size, without a mask, on the tensor cores of compute capability 9.0: ST of
-// every position into a map, which the kernels of ncc.cu turn into scores and peaks. Products are those of
+// Products of a template without a mask, whatever its size, on the tensor cores of compute capability 9.0: ST
+// of every position into a map, which the kernels of ncc.cu turn into scores and peaks. Products are those of
 // ncc_wgmma.cu, whose top has matrices and tiles; but a block's pixels and its template come in pieces.
 //
 // A piece is up to PIECE_CHUNKS times 16 columns and PART_STEPS times two rows of the bands of the template,
@@ -81,8 +81,8 @@ struct Stage {
 };
 
 // Rings in shared memory, of bands and of pixels; of each place a barrier that says that it is full, and one
-// that it is empty. Whoever fills a place waits for the round before to be used up, which in the first round is
-// true at once.
+// that it is empty. Whoever fills a place waits for the round before to be used up, which in the first round
+// is true at once.
 struct Rings {
   unsigned full, empty;                // of bands
   unsigned full_pixels, empty_pixels;  // of the two places for pixels
@@ -126,8 +126,8 @@ __device__ __forceinline__ void fetch_bands(const Pieces& pieces, int first, int
   }
 }
 
-// Fetches the pixels that they meet. By one warp. x, y: the tile's first position in the frame, x a multiple of
-// 16. What lies outside the frame is left as it is: no position that counts reads that, or it meets zeros.
+// Fetches the pixels that they meet. By one warp. x, y: the tile's first position in the frame, x a multiple
+// of 16. What lies outside the frame is left as it is: no position that counts reads that, or it meets zeros.
 __device__ __forceinline__ void fetch_pixels(const Pieces& pieces, int first, int end, const Image& frame, int x, int y,
                                              int tile_rows, const Rings& rings, unsigned pixels, int pixels_bytes, int pitch) {
   const int lane = threadIdx.x % 32;
@@ -224,8 +224,8 @@ __device__ __forceinline__ void sum_products(const Region& region, const unsigne
 
 extern "C" {
 
-// `column_sums` of ncc.cu, beside which the products begin: they take the multiprocessors' tensor cores, these
-// sums what is left.
+// `column_sums` of ncc.cu, beside which the products begin: they take the multiprocessors' tensor cores,
+// these sums what is left.
 __global__ void column_sums(Image region, int h, int rows, unsigned* s, unsigned* ss) {
   let_next_begin();
   sum_columns<16>(region, 0, h, rows, s, ss, region.width);

@@ -2,11 +2,11 @@
 //
 // Objects of a mask: cleaning, connected components, and the integers that are counted of each.
 //
-// A mask is packed, 32 pixels of a row a word; the bits of objects are set, those behind a row's end are not. A
-// fragment is a maximal run of bits within a word, of which a word has 16 at most: number k of word i is the
-// node 16 i + k. So nodes are numbered in the order of their first pixels, and nothing has to be counted before
-// they can be joined. Union-find gives each node a label, the least node that it is joined with. Roots are
-// numbered in that order too, which is the order of the components' first pixels.
+// A mask is packed, 32 pixels of a row a word; the bits of objects are set, those behind a row's end are not.
+// A fragment is a maximal run of bits within a word, of which a word has 16 at most: number k of word i is
+// the node 16 i + k. So nodes are numbered in the order of their first pixels, and nothing has to be counted
+// before they can be joined. Union-find gives each node a label, the least node that it is joined with. Roots
+// are numbered in that order too, which is the order of the components' first pixels.
 //
 //   pack      bytes become bits
 //   across, down      what is left if every square of 2 r + 1 pixels is eroded, or of the background instead
@@ -20,8 +20,8 @@
 // Union by atomic minimum after Y. Komura, "GPU-based cluster-labeling algorithm without the use of
 // conventional iteration", 2015; words as blocks after S. Allegretti, F. Bolelli, C. Grana, "Optimized
 // Block-Based Algorithms to Label Connected Components on GPUs", 2019. The Euler number is that of cells: for
-// objects with 4 neighbours pixels less pairs that share an edge and squares of four, with 8 neighbours pixels
-// less pairs and triples and fours that lie in a square.
+// objects with 4 neighbours pixels less pairs that share an edge and squares of four, with 8 neighbours
+// pixels less pairs and triples and fours that lie in a square.
 //
 // All numbers are integers, and all are added by atomics: neither order nor grid changes them.
 //
@@ -185,10 +185,10 @@ __device__ __forceinline__ unsigned bytes_of(unsigned four_bits) {
 extern "C" {
 
 // Bits of bytes of 128 or more, or with `is_black` of the others. One thread four pixels: eight neighbouring
-// threads make a word. Grid: (8 words of a row / OBJECT_THREADS, rows), rounded up.
+// threads make a word. Grid: (rows, 8 words of a row / OBJECT_THREADS), rounded up.
 __global__ void __launch_bounds__(OBJECT_THREADS)
     pack(const unsigned char* mask, int pitch, int width, int is_black, unsigned* words, int per_row) {
-  const int index = blockIdx.x * OBJECT_THREADS + threadIdx.x, y = blockIdx.y, x = 4 * index;
+  const int index = blockIdx.y * OBJECT_THREADS + threadIdx.x, y = blockIdx.x, x = 4 * index;
   const unsigned char* from = mask + size_t(y) * pitch + x;
   unsigned four = 0;
   if (x + 4 <= width && (reinterpret_cast<size_t>(from) & 3) == 0) {
@@ -349,8 +349,8 @@ __global__ void __launch_bounds__(OBJECT_THREADS) tally(Bits bits, int is_eight,
                                  pixels[1].x, pixels[1].y, pixels[1].z, pixels[1].w};
     const unsigned left = around.left(), right = around.right(), above = around.above, above_left = around.above_left(),
                    above_right = around.above_right();
-    // Of the square of a pixel, the one to its left and those above both: all four, or three of them. Where only
-    // the pixel itself is missing, the square counts for its left neighbour.
+    // Of the square of a pixel, the one to its left and those above both: all four, or three of them. Where
+    // only the pixel itself is missing, the square counts for its left neighbour.
     const unsigned fours = left & above_left & above;
     const unsigned threes = (left & (above_left ^ above)) | (~left & above_left & above);
     const unsigned threes_of_left = above & above_right & ~right;

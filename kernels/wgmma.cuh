@@ -109,8 +109,8 @@ __device__ __forceinline__ void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
-// d += A B for so many steps of 32 products, PART_STEPS at most. Each step takes two rows of the image, `pitch`
-// bytes apart; b moves on to those that follow.
+// d += A B for so many steps of 32 products, PART_STEPS at most. Each step takes two rows of the image,
+// `pitch` bytes apart; b moves on to those that follow.
 template <int M>
 __device__ __forceinline__ void multiply_part(int (&d)[M], unsigned long long a, unsigned long long& b, int pitch, int steps) {
   if (steps == PART_STEPS) {

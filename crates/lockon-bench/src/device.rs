@@ -223,8 +223,8 @@ impl Bench {
         Ok(TimedThreshold { kernel: threshold.kernel(), mask, micros, one_by_one })
     }
 
-    /// Times the objects of a mask, with the luma of each of the frames, and reads those of the first, and the
-    /// mask after cleaning.
+    /// Times the objects of a mask, with the luma of each of the frames, and reads those of the first, and
+    /// the mask after cleaning.
     ///
     /// # Errors
     /// `Backend`.

@@ -359,6 +359,10 @@ mod tests {
         for (red, green) in (0..=255).flat_map(|red| (0..=255).map(move |green| (red, green))) {
             let pixels: Vec<u8> = (0..=255).flat_map(|blue| [red, green, blue]).collect();
             for level in Level::available() {
+                // What another level left would look right.
+                for plane in &mut planes {
+                    plane.fill(0xA5);
+                }
                 convert(level, &pixels, planes.each_mut().map(|plane| &mut plane[..]), components, of_rgb);
                 for (at, pixel) in pixels.as_chunks().0.iter().enumerate() {
                     let found = planes.each_ref().map(|plane| plane[at]);

@@ -62,7 +62,7 @@ pub enum NccKernel {
     Shared,
     /// Products on the tensor cores of compute capability 9.0, no score map.
     Wgmma,
-    /// As `Wgmma`, but into a score map: any size.
+    /// As `Wgmma`, but into a score map: up to about 2000x2000 pixels.
     WgmmaMap,
     /// Products on the tensor cores of compute capability 7.5 and later: any size, no score map for small
     /// templates.

@@ -927,6 +927,7 @@ mod tests {
                 tracker.step(frame, &[], &mut tracks);
                 assert_eq!(tracks.len(), 10);
             }
+            // Buffers only: what is free on the device changes with other processes.
             held_after.push(counted::held());
         }
         assert!(held_after[9] > 0, "it holds something");

@@ -199,7 +199,8 @@ impl DeviceFrame {
     }
 }
 
-/// `Region` of `kernels/ncc_fast.cuh`: what is searched for a template, for kernels that sum products into a map.
+/// `Region` of `kernels/ncc_fast.cuh`: what is searched for a template, for kernels that sum products into a
+/// map.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct Region {
@@ -248,6 +249,11 @@ pub(super) struct ColumnSums(Kernel);
 impl ColumnSums {
     /// That of a module.
     pub(super) fn new(module: &Module) -> Result<Self> {
+        module.kernel("column_sums").map(Self)
+    }
+
+    /// That of a module, beside which another kernel is to begin.
+    pub(super) fn beside_others(module: &Module) -> Result<Self> {
         module.kernel_beside("column_sums").map(Self)
     }
 

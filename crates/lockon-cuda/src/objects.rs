@@ -2,6 +2,9 @@
 //!
 //! A mask's components are counted on the device, into integers of each; the host makes objects of these. The
 //! kernels follow each other in a stream, and nothing waits between them, so they can be recorded in a graph.
+//! [`ObjectFinder::objects`] may make room: a graph that was recorded before that is not to be run any more.
+//!
+//! Only `lockon-bench` uses them so far: in a run the host finds objects.
 
 #![expect(unsafe_code, reason = "a kernel's arguments carry no types, device addresses no lengths")]
 
@@ -198,9 +201,9 @@ impl ObjectFinder {
         self.size
     }
 
-    /// Takes the objects of `mask`, rows of `pitch` bytes whose pixels of 128 or more are white, cleans them and
-    /// counts their components, with their luma in `frame`. Does not wait; [`Self::objects`] reads what is
-    /// counted.
+    /// Takes the objects of `mask`, rows of `pitch` bytes whose pixels of 128 or more are white, cleans them
+    /// and counts their components, with their luma in `frame`. Does not wait; [`Self::objects`] reads what
+    /// is counted.
     ///
     /// # Panics
     /// If mask or frame are of another size than this was made for.
@@ -214,13 +217,11 @@ impl ObjectFinder {
         let Size { width, height } = self.size;
         assert_eq!(frame.size, self.size, "a frame of another size");
         assert!(mask.len() >= pitch * (height - 1) + width && pitch >= width, "a mask of another size");
-        // Words of luma are read whole.
-        assert!(frame.pitch.is_multiple_of(WORD), "rows of {} bytes", frame.pitch);
         let (from, pitch, columns) = (mask.address(), pitch as i32, width as i32);
         let is_black = i32::from(self.spec.colour == ObjectColour::Black);
         let (to, per_row) = (self.bits.address(), width.div_ceil(WORD) as i32);
         let mut args = [arg(&from), arg(&pitch), arg(&columns), arg(&is_black), arg(&to), arg(&per_row)];
-        let grid = [(8 * per_row as usize).div_ceil(THREADS), height, 1];
+        let grid = [height, (8 * per_row as usize).div_ceil(THREADS), 1];
         // SAFETY: the arguments of `pack`. The mask has `height` rows of `width` bytes, as asserted, and the
         // bits `per_row` words for each.
         unsafe { stream.launch(&self.kernels.pack, grid, [THREADS, 1, 1], 0, &mut args)? };
@@ -286,14 +287,17 @@ impl ObjectFinder {
 
     /// Numbers the components, and counts the integers of those that there is room for.
     fn count(&mut self, stream: &Stream, frame: &DeviceFrame) -> Result<()> {
+        assert_eq!(frame.size, self.size, "a frame of another size");
+        // Words of luma are read whole.
+        assert!(frame.pitch.is_multiple_of(WORD), "rows of {} bytes", frame.pitch);
         let bits = self.bits(&self.bits);
         let is_eight = i32::from(self.spec.connectivity == Connectivity::Eight);
         let (labels, roots) = (self.labels.address(), self.roots_of_blocks.address());
         let (numbers, sums, count) = (self.numbers.address(), self.sums.address(), self.count.address());
         let capacity = self.sums.len() as u32;
         let (luma, pitch) = (frame.pixels.address(), frame.pitch as i32);
-        // SAFETY: the arguments of both. Labels and numbers have all nodes; sums have `capacity`; the frame has
-        // as many rows as the mask, and room for all words of each, as `run` asserts.
+        // SAFETY: the arguments of both. Labels and numbers have all nodes; sums have `capacity`; the frame
+        // has as many rows as the mask, and room for all words of each, as asserted.
         unsafe {
             let mut args = [
                 arg(&bits),
@@ -319,9 +323,13 @@ impl ObjectFinder {
         }
     }
 
-    /// Writes the objects of the mask of the last [`Self::run`], and waits for them: those that the filters let
-    /// through, the largest if a maximum number is set. Returns how many are beyond the maximum. Makes room and
-    /// counts again where there were more components than room.
+    /// Writes the objects of the mask of the last [`Self::run`], and waits for them: those that the filters
+    /// let through, the largest if a maximum number is set. Returns how many are beyond the maximum. Makes
+    /// room and counts again where there were more components than room. `frame` is that of the last run,
+    /// unchanged.
+    ///
+    /// # Panics
+    /// If the frame is of another size.
     pub(super) fn objects(
         &mut self,
         stream: &Stream,

@@ -200,8 +200,8 @@ impl Objects {
         self.0.objects(stream, &frame.0, objects)
     }
 
-    /// Puts the mask that was cleaned last into a stream, in its own colours and rows without padding, without
-    /// waiting.
+    /// Puts the mask that was cleaned last into a stream, in its own colours and rows without padding,
+    /// without waiting.
     ///
     /// # Panics
     /// If it has no room.

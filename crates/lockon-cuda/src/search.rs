@@ -38,8 +38,8 @@ const TEXTURE_ALIGNMENT: usize = 512;
 const CAPACITY: usize = 16_384;
 
 /// Kernels for tensor cores to try on a device of some compute capability, the fastest first: see the tables
-/// of benches/results/H200.md, of one H200. Other devices were not measured; there `mma.sync` is the
-/// only one.
+/// of benches/results/H200.md, of one H200, and for `WgmmaMap` docs/ncc.md, of one H100. Other devices were
+/// not measured; there `mma.sync` is the only one.
 fn fastest(capability: (u32, u32)) -> impl Iterator<Item = NccKernel> {
     let first: &[_] = if capability == (9, 0) { &[NccKernel::Wgmma, NccKernel::WgmmaMap] } else { &[] };
     first.iter().copied().chain(std::iter::once(NccKernel::Mma))

@@ -414,6 +414,9 @@ fn noise(random: &mut Random, size: Size) -> Plane {
     Plane::from_vec((0..size.area()).map(|_| random.next() as u8).collect(), size)
 }
 
+/// The size of a template whose picture is bright.
+const BRIGHT: Size = Size::new(300, 240);
+
 /// One template each: tiles of all heights, with rows and columns beyond them, products in pieces, masks.
 fn searches_at_edges() -> Vec<(Plane, Asked)> {
     let mut random = Random(31);
@@ -447,10 +450,17 @@ fn searches_at_edges() -> Vec<(Plane, Asked)> {
         (Size::new(150, 40), Size::new(170, 61), false),
         (Size::new(258, 33), Size::new(270, 130), false),
         (Size::new(257, 105), Size::new(272, 236), false),
+        // More pixels than one sum of 32 bits has room for, if they are bright.
+        (BRIGHT, Size::new(310, 250), false),
         (Size::new(20, 20), Size::new(50, 45), true),
         (Size::new(140, 35), Size::new(160, 50), true),
     ] {
-        let picture = noise(&mut random, Size::new(window.width + 9, window.height + 4));
+        let mut picture = noise(&mut random, Size::new(window.width + 9, window.height + 4));
+        if template == BRIGHT {
+            for pixel in picture.data_mut() {
+                *pixel |= 0xf8;
+            }
+        }
         let window = Rect::new(7, 3, window.width, window.height);
         let bank = Bank::new(vec![cut(&mut random, &picture, template, is_masked, "t")]).unwrap();
         let bank = Arc::new(bank);

@@ -41,7 +41,8 @@ impl History {
 }
 
 fn weight(record: &FrameRecord) -> usize {
-    1 + record.tracks.len() + record.matches.len() + record.detections.len()
+    let objects = record.objects.as_ref().map_or(0, Vec::len);
+    1 + record.tracks.len() + record.matches.len() + record.detections.len() + objects
 }
 
 #[cfg(test)]

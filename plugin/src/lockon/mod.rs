@@ -82,8 +82,8 @@
 //!
 //! On the buffer: a `GstVideoRegionOfInterestMeta` for each match, each object, and each track that is not
 //! lost. Its type is the template's name, `object`, or `track` for a box that was given: names survive
-//! converters. Its parameter is the structure of the message, `match`, `object` or `track`; converters of GStreamer before 1.24 drop it. Its `id`
-//! is `roi-id`, which no other region has, also of other `lockon` elements of the process; in the first of
+//! converters. Its parameter is the structure of the message, `match`, `object` or `track`; converters of
+//! GStreamer before 1.24 drop it. Its `id` is `roi-id`, which no other region has, also of other `lockon` elements of the process; in the first of
 //! these it is the track's. A match that is followed has the track's `id` as its `parent_id`. Boxes are cut
 //! off at the frame's borders, and upstream's metadata stays. Built with the feature `v1_24`, as
 //! `scripts/install-plugin` does where GStreamer is new enough and the headers of its plugins-bad are

@@ -225,6 +225,10 @@ impl Sink for ResultsFile {
         Ok(())
     }
 
+    fn wants_mask(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| file.wants_mask())
+    }
+
     fn note(&mut self, event: &Event) -> Result<()> {
         self.attempt(|file| file.note(event));
         Ok(())
@@ -247,7 +251,9 @@ impl Sink for ResultsToLine {
     }
 
     fn deliver(&mut self, delivery: &Delivery<'_>) -> Result<()> {
-        let outcome = Outcome { record: delivery.record.clone(), mask: delivery.mask.cloned() };
+        // A file may want the mask where the frames do not.
+        let mask = delivery.mask.filter(|_| self.wants_mask()).cloned();
+        let outcome = Outcome { record: delivery.record.clone(), mask };
         self.element.imp().line.found(delivery.record.frame, outcome);
         Ok(())
     }

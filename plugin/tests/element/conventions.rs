@@ -82,7 +82,7 @@ fn numbers_that_can_be_set_while_frames_pass_can_be_controlled_and_others_not() 
         .map(|property| property.name().to_owned())
         .collect();
     controllable.sort_unstable();
-    assert_eq!(controllable, ["max-matches", "max-overlap", "min-score"]);
+    assert_eq!(controllable, ["max-matches", "max-overlap", "min-score", "object-max"]);
 }
 
 #[test]

@@ -83,13 +83,7 @@ fn objects_are_in_messages_on_buffers_and_in_files_and_are_tuned_while_frames_pa
 
 #[test]
 fn objects_without_a_threshold_are_an_error_that_names_the_properties() {
-    let here = Place::new();
-    let element = here.element();
-    element.set_property("objects", true);
-    let bus = bus_of(&element);
-    let mut harness = harness(&element, PixelFormat::GRAY8);
-    let _ = harness.push(frame(0, PixelFormat::GRAY8));
-    let said = bus.timed_pop_filtered(LONG, &[gst::MessageType::Error]).unwrap();
+    let said = error_of(|element| element.set_property("objects", true));
     let gst::MessageView::Error(error) = said.view() else { unreachable!("only errors are asked for") };
     let said = format!("{} {:?}", error.error(), error.debug());
     assert!(

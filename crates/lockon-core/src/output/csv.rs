@@ -28,8 +28,17 @@ const PICTURE: &str = ",picture";
 pub(super) struct Csv {
     target: Target,
     rows: Vec<u8>,
-    has_objects: bool,
-    has_pictures: bool,
+    /// The columns of the file that is written, which may be one that is continued.
+    columns: Columns,
+    /// Those of this run, with which a new file begins.
+    of_run: Columns,
+}
+
+/// Columns that a file may lack.
+#[derive(Debug, Clone, Copy, Default)]
+struct Columns {
+    objects: bool,
+    pictures: bool,
 }
 
 /// One row. Columns that do not apply are empty. [`crate::results`] explains the values.
@@ -102,12 +111,12 @@ pub(super) fn plain(name: &str) -> Cow<'_, str> {
 
 impl Csv {
     pub(super) fn new(target: Target) -> Self {
-        Self { target, rows: Vec::new(), has_objects: false, has_pictures: false }
+        Self { target, rows: Vec::new(), columns: Columns::default(), of_run: Columns::default() }
     }
 
     fn write_header(&mut self) -> Result<()> {
-        let object = if self.has_objects { OBJECT } else { "" };
-        let picture = if self.has_pictures { PICTURE } else { "" };
+        let object = if self.columns.objects { OBJECT } else { "" };
+        let picture = if self.columns.pictures { PICTURE } else { "" };
         self.target.write(format!("{HEADER}{object}{picture}\n").as_bytes())
     }
 
@@ -126,15 +135,23 @@ impl Sink for Csv {
     }
 
     fn begin(&mut self, run: &RunRecord, _: &VideoFormat) -> Result<()> {
-        self.has_pictures = run.pictures;
-        self.has_objects = run.objects.is_some_and(|spec| spec.reports);
+        self.of_run =
+            Columns { objects: run.objects.is_some_and(|spec| spec.reports), pictures: run.pictures };
+        self.columns = self.of_run;
         if self.target.is_empty()? {
             return self.write_header();
         }
         // Rows have the columns of the file that they continue.
         let header = self.target.first_line()?;
-        self.has_objects = header.contains(OBJECT);
-        self.has_pictures = header.trim_end().ends_with(PICTURE);
+        self.columns =
+            Columns { objects: header.contains(OBJECT), pictures: header.trim_end().ends_with(PICTURE) };
+        if self.of_run.objects && !self.columns.objects {
+            tracing::warn!(
+                "{}: the file that is continued has no columns for area, length and the like of objects: give another \
+                 name to have them",
+                self.target.name
+            );
+        }
         Ok(())
     }
 
@@ -145,11 +162,12 @@ impl Sink for Csv {
             return Ok(());
         }
         if self.target.roll()? {
+            self.columns = self.of_run;
             self.write_header()?;
         }
         self.rows.clear();
-        let picture = || self.has_pictures.then(|| plain(record.picture.as_deref().unwrap_or_default()));
-        let no_object = || self.has_objects.then(ObjectColumns::default);
+        let picture = || self.columns.pictures.then(|| plain(record.picture.as_deref().unwrap_or_default()));
+        let no_object = || self.columns.objects.then(ObjectColumns::default);
         let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(&mut self.rows);
         let matches = record.matches.iter().try_for_each(|m| {
             let Match { x, y, w, h, score, cx, cy, .. } = *m;
@@ -213,7 +231,7 @@ impl Sink for Csv {
                 cx,
                 cy,
                 template: None,
-                object: self.has_objects.then(|| ObjectColumns::of(o)),
+                object: self.columns.objects.then(|| ObjectColumns::of(o)),
                 picture: picture(),
             })
         });

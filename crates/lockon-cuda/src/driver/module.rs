@@ -103,8 +103,9 @@ impl Module {
         Ok(Kernel { name, function, begins_early: false, _module: self.module.clone() })
     }
 
-    /// As [`Self::kernel`], for a kernel beside which one with much shared memory is to begin: a multiprocessor
-    /// divides its memory into cache and shared memory for those that run, and changes that only when none does.
+    /// As [`Self::kernel`], for a kernel beside which one with much shared memory is to begin: a
+    /// multiprocessor divides its memory into cache and shared memory for those that run, and changes that
+    /// only when none does.
     pub(crate) fn kernel_beside(&self, name: &'static str) -> Result<Kernel> {
         let kernel = self.kernel(name)?;
         let share = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;

@@ -1,6 +1,7 @@
 //! Text through a shell and through GStreamer, and pipelines that run.
 
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gst::prelude::*;
@@ -269,11 +270,18 @@ fn decoders_of_all_pipelines_share_the_first_display_that_one_of_them_made() {
     let kind = gst::ElementFactoryType::DECODER | gst::ElementFactoryType::MEDIA_VIDEO;
     let decoders = gst::ElementFactory::factories_with_type(kind, gst::Rank::NONE);
     let decoder = decoders.front().expect("a decoder is installed");
+    // Not that of the process, which other tests may have filled.
+    let shared = Arc::new(Mutex::new(None));
     let element_of_a_new_pipeline = |factory: &gst::ElementFactory| {
         let pipeline = gst::Pipeline::new();
         let element = factory.create().build().unwrap();
         pipeline.add(&element).unwrap();
-        (Running::new(pipeline), element)
+        let shared = shared.clone();
+        pipeline.bus().unwrap().set_sync_handler(move |_, message| {
+            gl::attend_with(&shared, message);
+            gst::BusSyncReply::Drop
+        });
+        (pipeline, element)
     };
     let display = |name: &str| {
         let mut context = gst::Context::new(gl::DISPLAY, true);

@@ -183,7 +183,8 @@ function drawRecord(context, place, head, { names = {}, trails = new Map(), zone
   });
   context.restore();
   const objects = head.record.objects ?? [];
-  objects.forEach((object, index) => {
+  // More boxes would hide the picture, and take longer than the next one lets them.
+  objects.slice(0, 1000).forEach((object, index) => {
     outline(context, OBJECT, 1, () => frame(object));
     // More numbers would hide the picture.
     if (!small && objects.length <= 99) label(String(index + 1), OBJECT, ...at(object.x, object.y));
@@ -938,6 +939,7 @@ class View {
     }
     $('threshold').hidden = !method;
     this.objects = search.objects;
+    if (search.objects?.reports === false) this.cleaning = search.objects;
     const { reports = true, colour = 'white', connect = '8', open = 1, close = 1, area = '', fill_holes: fills = false } = search.objects ?? {};
     $('finds').checked = Boolean(search.objects) && reports;
     set('colour', colour);
@@ -980,11 +982,17 @@ class View {
   // What the page has no element for stays as it is.
   changeObjects() {
     $('finding').hidden = !$('finds').checked;
-    if (!$('finds').checked) return this.change({ objects: null });
+    if (!$('finds').checked) return this.change({ objects: this.cleaning ?? null });
     const { size, max, area = '' } = this.objects ?? {};
-    const square = (id) => ($(id).value > 1 ? { [id]: $(id).value } : {});
+    const whole = (id) => Math.max(0, Math.floor(Number($(id).value)) || 0);
+    // A square has an odd side; another number would refuse all that is sent with it.
+    const square = (id) => {
+      const side = Math.min(255, whole(id) | 1);
+      $(id).value = side;
+      return side > 1 ? { [id]: String(side) } : {};
+    };
     const most = area.split('..')[1] ?? '';
-    const least = $('area').value > 1 ? $('area').value : '';
+    const least = whole('area') > 1 ? whole('area') : '';
     return this.change({
       objects: {
         colour: $('colour').value,

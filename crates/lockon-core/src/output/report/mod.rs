@@ -224,8 +224,9 @@ impl Sink for Report {
         if !hides && self.key.as_ref().is_none_or(|key| has_results && !key.has_results) {
             let size = frame.format.size;
             let picture = self.picture(frame, Rect::whole(size), KEY_SIDE)?;
-            let objects = objects.iter().take(MOST_BOXES).map(Object::rect).collect();
-            self.key = Some(Key { picture, frame: record.frame, size, has_results, objects });
+            let (all_objects, boxes) = (objects.len(), objects.iter().take(MOST_BOXES));
+            let objects = boxes.map(Object::rect).collect();
+            self.key = Some(Key { picture, frame: record.frame, size, has_results, objects, all_objects });
         }
         if record.objects.is_some() {
             self.objects.add(number, time, objects.len() as u64);

@@ -154,6 +154,7 @@ impl Page<'_> {
         }
         page.push_str(&labels);
         let what = match (self.report.series.is_empty(), self.has_tracks()) {
+            (true, _) if key.all_objects > key.objects.len() => ": the boxes of the first of its objects",
             (true, _) if !key.objects.is_empty() => ": the boxes of its objects",
             (true, _) => "",
             (_, true) => {

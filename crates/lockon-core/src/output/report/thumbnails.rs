@@ -16,8 +16,10 @@ pub(super) struct Key {
     pub(super) frame: u64,
     pub(super) size: Size,
     pub(super) has_results: bool,
-    /// Boxes of objects in it.
+    /// Boxes of objects in it, not too many.
     pub(super) objects: Vec<Rect>,
+    /// How many objects there are.
+    pub(super) all_objects: usize,
 }
 
 pub(super) struct Thumbnail {
