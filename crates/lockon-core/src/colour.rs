@@ -111,16 +111,12 @@ fn chroma_of([r, g, b]: [u8; 3]) -> [u8; 2] {
 }
 
 /// A component as [`of_rgb`] defines it: the sum of a pixel's three bytes, each times its weight, and of a
-/// constant, in units of 1 / 2^[`FRACTION`].
+/// constant, in units of 2^-14.
 #[derive(Clone, Copy)]
-#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only AVX-512 converts by weights"))]
 struct Weights {
     of: [i16; 3],
     constant: i32,
 }
-
-#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "as above"))]
-const FRACTION: u32 = 14;
 
 impl Weights {
     /// Of red, green and blue.

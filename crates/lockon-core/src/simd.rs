@@ -87,6 +87,10 @@ impl Level {
     }
 
     /// True if there are 32 vector registers of 16 `f32` each.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(clippy::unused_self, reason = "no other processor has so many")
+    )]
     pub(crate) fn has_wide_vectors(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         return self.0 == Set::Avx512;

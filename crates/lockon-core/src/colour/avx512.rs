@@ -12,8 +12,11 @@ use std::arch::x86_64::{
     _mm512_srai_epi32, _mm512_storeu_si512,
 };
 
-use super::{FRACTION, TOGETHER, Weights};
+use super::{TOGETHER, Weights};
 use crate::simd::{self, Level};
+
+/// Bits of [`Weights`] behind the point.
+const FRACTION: u32 = 14;
 
 /// Pixels of a vector, and its bytes.
 const LANES: usize = 16;
