@@ -77,7 +77,9 @@ def main() -> None:
         seconds: float | None = first.seconds
         rows: list[lockon.MatchRow] = results.matches()
         tracks: list[lockon.TrackRow] = results.tracks()
-        assert seconds == 0.04 and rows[0].score == 0.9 and tracks == [] and results.summary is None
+        objects: list[lockon.ObjectRow] = results.objects()
+        assert seconds == 0.04 and rows[0].score == 0.9 and results.summary is None
+        assert tracks == [] and objects == []
 
     for gpu in lockon.devices():
         print(gpu.device, gpu.name, gpu.memory, gpu.why_not)
