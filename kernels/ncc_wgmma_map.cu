@@ -81,8 +81,8 @@ struct Stage {
 };
 
 // Rings in shared memory, of bands and of pixels; of each place a barrier that says that it is full, and one
-// that it is empty. Whoever fills a place waits for the round before to be used up, which in the first round
-// is true at once.
+// that it is empty. A thread that fills a place waits until the round before is used up, which is true at once
+// in the first round.
 struct Rings {
   unsigned full, empty;                // of bands
   unsigned full_pixels, empty_pixels;  // of the two places for pixels
@@ -178,8 +178,8 @@ __device__ __forceinline__ void sum_products(const Region& region, const unsigne
   }
   const int group = warp / 4;
   int d[N / 2];
-  // Zeros that ptxas does not know: it would set known ones anew in the loop, and make each product wait for
-  // the one before.
+  // ptxas must not know that these are zeros: it would set known ones again in the loop, and make each product
+  // wait for the one before.
 #pragma unroll
   for (int i = 0; i < N / 2; i++) asm volatile("mov.u32 %0, 0;" : "=r"(d[i]));
   Stage stage, place;

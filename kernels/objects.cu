@@ -3,8 +3,8 @@
 // Objects of a mask: cleaning, connected components, and the integers that are counted of each.
 //
 // A mask is packed, 32 pixels of a row a word; the bits of objects are set, those behind a row's end are not.
-// A fragment is a maximal run of bits within a word, of which a word has 16 at most: number k of word i is
-// the node 16 i + k. So nodes are numbered in the order of their first pixels, and nothing has to be counted
+// A fragment is a maximal run of bits within a word. A word has 16 at most: number k of word i is the node
+// 16 i + k. So nodes are numbered in the order of their first pixels, and nothing has to be counted
 // before they can be joined. Union-find gives each node a label, the least node that it is joined with. Roots
 // are numbered in that order too, which is the order of the components' first pixels.
 //
@@ -53,7 +53,7 @@ struct Bits {
   int per_row, rows;
   int width;  // in pixels
 
-  // Of rows and columns outside: 0.
+  // Rows and columns outside have none.
   __device__ __forceinline__ unsigned at(int word, int y) const {
     return unsigned(word) < unsigned(per_row) && unsigned(y) < unsigned(rows) ? words[size_t(y) * per_row + word] : 0;
   }
@@ -129,20 +129,15 @@ __device__ __forceinline__ void join_nodes(unsigned* labels, unsigned a, unsigne
     const unsigned higher = max(a, b), lower = min(a, b);
     const unsigned was = atomicMin(labels + higher, lower);
     if (was == higher) return;
-    // Somebody else has joined it meanwhile.
+    // Another thread has joined it meanwhile.
     a = was;
     b = lower;
   }
 }
 
-// Sums over the lanes of a group that all pass the same `group`.
-__device__ __forceinline__ unsigned add_group(unsigned group, unsigned value) {
 #if __CUDA_ARCH__ >= 800
-  return __reduce_add_sync(group, value);
-#else
-  return value;
-#endif
-}
+// Sums over the lanes of a group that all pass the same `group`.
+__device__ __forceinline__ unsigned add_group(unsigned group, unsigned value) { return __reduce_add_sync(group, value); }
 
 // As above, for numbers whose sum is below 2^64: in parts of 24 bits, as a warp's sum of these fits in 32.
 __device__ __forceinline__ unsigned long long add_group(unsigned group, unsigned long long value) {
@@ -152,6 +147,7 @@ __device__ __forceinline__ unsigned long long add_group(unsigned group, unsigned
                            high = add_group(group, unsigned(value >> 48));
   return low + (middle << 24) + (high << 48);
 }
+#endif
 
 // Sums of nothing, of a component whose first pixel is in row y.
 __device__ __forceinline__ Sums nothing(int y) {
@@ -225,7 +221,7 @@ __global__ void __launch_bounds__(OBJECT_THREADS) across(Bits bits, int radius, 
   to[size_t(y) * bits.per_row + word] = (kept ^ flipped) & bits.inside(word);
 }
 
-// The same along the columns.
+// As `across`, along the columns.
 __global__ void __launch_bounds__(OBJECT_THREADS) down(Bits bits, int radius, int flip, unsigned* to) {
   int word, y;
   if (!my_word(bits, word, y)) return;
@@ -235,7 +231,7 @@ __global__ void __launch_bounds__(OBJECT_THREADS) down(Bits bits, int radius, in
   to[size_t(y) * bits.per_row + word] = (kept ^ flipped) & bits.inside(word);
 }
 
-// What is not set.
+// The bits that are not set.
 __global__ void __launch_bounds__(OBJECT_THREADS) invert(Bits bits, unsigned* to) {
   int word, y;
   if (my_word(bits, word, y)) to[size_t(y) * bits.per_row + word] = ~bits.at(word, y) & bits.inside(word);
@@ -349,8 +345,8 @@ __global__ void __launch_bounds__(OBJECT_THREADS) tally(Bits bits, int is_eight,
                                  pixels[1].x, pixels[1].y, pixels[1].z, pixels[1].w};
     const unsigned left = around.left(), right = around.right(), above = around.above, above_left = around.above_left(),
                    above_right = around.above_right();
-    // Of the square of a pixel, the one to its left and those above both: all four, or three of them. Where
-    // only the pixel itself is missing, the square counts for its left neighbour.
+    // A pixel, the one to its left and those above both are a square: all four are set, or three. Where only the
+    // pixel itself is not, the square counts for its left neighbour.
     const unsigned fours = left & above_left & above;
     const unsigned threes = (left & (above_left ^ above)) | (~left & above_left & above);
     const unsigned threes_of_left = above & above_right & ~right;
@@ -385,7 +381,7 @@ __global__ void __launch_bounds__(OBJECT_THREADS) tally(Bits bits, int is_eight,
       } else {
         part.euler += int(n) - int(edges) + __popc(mine & fours);
         const auto is_other = [&](int bit, int step) {
-          // Of the row above, the pixel one to the left or right of `bit`.
+          // The pixel in the row above, one to the left or right of `bit`.
           const int x = 32 * word + bit + step, of_word = x >> 5;
           return labels[node_at(bits, bits.at(of_word, y - 1), 1u << (x & 31), of_word, y - 1)] != root;
         };
@@ -416,7 +412,7 @@ __global__ void __launch_bounds__(OBJECT_THREADS) tally(Bits bits, int is_eight,
     }
   }
   __syncwarp();
-  // What remains of a warp's words is added together where it belongs to one component.
+  // Lanes whose last sums belong to one component add them together.
   bool is_first = true;
 #if __CUDA_ARCH__ >= 800
   const unsigned group = __match_any_sync(ALL_LANES, current);

@@ -1,6 +1,6 @@
 // The tensor cores of compute capability 9.0, as the NCC kernels use them: matrices of u8 from shared memory,
-// sums of 32 bits in registers, barriers and copies of memory in bulk. How ST becomes a product of matrices
-// stands in ncc_wgmma.cu.
+// sums of 32 bits in registers, barriers and copies of memory in bulk. ncc_wgmma.cu explains how ST becomes a product of
+// matrices.
 //
 // Oracle: those of ncc_wgmma.cu and ncc_wgmma_map.cu, which include this.
 #pragma once
@@ -38,7 +38,7 @@ __device__ __forceinline__ void barrier_expect(unsigned barrier, unsigned bytes)
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
-// Copies global memory to shared memory, whole 16 bytes, and tells `barrier` when they are there.
+// Copies global memory to shared memory, whole 16 bytes, and arrives at `barrier` when they are there.
 __device__ __forceinline__ void bulk_copy(unsigned to, const void* from, unsigned bytes, unsigned barrier) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                "l"(from), "r"(bytes), "r"(barrier)

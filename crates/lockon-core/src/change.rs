@@ -60,9 +60,12 @@ pub struct Change {
     pub objects: Option<Option<ObjectSpec>>,
 }
 
-/// A value that can be set to "none" explicitly, by `null`.
-#[expect(clippy::option_option, reason = "to leave it, to have none, and to have this are three things")]
-fn given<'a, T: Deserialize<'a>, D: Deserializer<'a>>(
+/// Reads a value that can be set to "none" explicitly, by `null`, for serde's `deserialize_with`: with a
+/// default, a value that is missing is `None`, and `null` is `Some(None)`.
+///
+/// # Errors
+/// The errors of the value.
+pub fn given<'a, T: Deserialize<'a>, D: Deserializer<'a>>(
     deserializer: D,
 ) -> Result<Option<Option<T>>, D::Error> {
     Option::deserialize(deserializer).map(Some)

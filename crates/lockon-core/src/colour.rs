@@ -119,7 +119,7 @@ struct Weights {
 }
 
 impl Weights {
-    /// Of red, green and blue.
+    /// Weights of red, green and blue.
     const LUMA: Self = Self { of: [4899, 9617, 1868], constant: 8192 };
     const CB: Self = Self { of: [-2765, -5427, 8192], constant: (1 << 21) + 8191 };
     const CR: Self = Self { of: [8192, -6860, -1332], constant: (1 << 21) + 8191 };
@@ -355,7 +355,7 @@ mod tests {
         for (red, green) in (0..=255).flat_map(|red| (0..=255).map(move |green| (red, green))) {
             let pixels: Vec<u8> = (0..=255).flat_map(|blue| [red, green, blue]).collect();
             for level in Level::available() {
-                // What another level left would look right.
+                // The results of another level would look right.
                 for plane in &mut planes {
                     plane.fill(0xA5);
                 }

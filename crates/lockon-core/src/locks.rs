@@ -83,7 +83,7 @@ impl<T: ?Sized, const RANK: u8> Ranked<T, RANK> {
         Guard { guard: self.0.lock().unwrap_or_else(PoisonError::into_inner), held }
     }
 
-    /// What it guards, of a mutex that nobody else has: without locking it.
+    /// The guarded value, without locking: no other thread can have the mutex.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }

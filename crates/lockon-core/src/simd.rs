@@ -142,7 +142,7 @@ pub(crate) fn prefetch(bytes: &[u8]) {
     prefetch_beyond(bytes, 0);
 }
 
-/// As [`prefetch`], of what lies one page further on, whether that belongs to the same memory or not.
+/// As [`prefetch`], for the bytes one page further on, whether they belong to the same memory or not.
 ///
 /// Processors fetch ahead by themselves, but many only to the end of a page: a loop over memory that is in no
 /// cache waits at the start of each.

@@ -110,7 +110,7 @@ pub(super) enum How {
     Plain(NccKernel),
     /// By those for tensor cores.
     Wgmma(wgmma::Prepared),
-    /// The same, but into a map whatever the template's size is.
+    /// By `wgmma` too, but into a map, whatever the template's size is.
     WgmmaMap(wgmma::map::Prepared),
     Mma(mma::Prepared),
     /// By `mma.sync` too, but into a map whatever the template's size is.
@@ -247,13 +247,13 @@ impl Region {
 pub(super) struct ColumnSums(Kernel);
 
 impl ColumnSums {
-    /// That of a module.
-    pub(super) fn new(module: &Module) -> Result<Self> {
+    /// Loads it from a module that has it.
+    pub(super) fn load(module: &Module) -> Result<Self> {
         module.kernel("column_sums").map(Self)
     }
 
-    /// That of a module, beside which another kernel is to begin.
-    pub(super) fn beside_others(module: &Module) -> Result<Self> {
+    /// As [`Self::load`], to run beside another kernel.
+    pub(super) fn load_beside(module: &Module) -> Result<Self> {
         module.kernel_beside("column_sums").map(Self)
     }
 
@@ -338,7 +338,7 @@ impl NccKernels {
             let module = self.gpu.share(ptx!("ncc"))?;
             Ok(MapKernels {
                 texture: pair(&module, "correlate_texture", "correlate_texture_masked")?,
-                column_sums: ColumnSums::new(&module)?,
+                column_sums: ColumnSums::load(&module)?,
                 scores: module.kernel("scores")?,
                 peaks: module.kernel("peaks")?,
             })
@@ -402,16 +402,9 @@ impl NccKernels {
         Ok(())
     }
 
-    /// As [`ColumnSums::sum`].
-    pub(super) fn column_sums(
-        &self,
-        stream: &Stream,
-        frame: &DeviceFrame,
-        region: Rect,
-        h: usize,
-        sums: &mut [DeviceBuffer<u32>; 2],
-    ) -> Result<()> {
-        self.map()?.column_sums.sum(stream, frame, region, h, sums)
+    /// The kernel that sums columns.
+    pub(super) fn column_sums(&self) -> Result<&ColumnSums> {
+        self.map().map(|kernels| &kernels.column_sums)
     }
 
     /// ST of every position of `region` into `map`; of a masked template the score. `kernel` is what

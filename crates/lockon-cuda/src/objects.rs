@@ -156,14 +156,12 @@ pub(super) struct ObjectFinder {
     bits: DeviceBuffer<u32>,
     spare: DeviceBuffer<u32>,
     labels: DeviceBuffer<u32>,
-    /// Of roots, their numbers; and whether they reach the border.
+    /// Numbers of the roots; and marks of those that reach the border.
     numbers: DeviceBuffer<u32>,
     roots_of_blocks: DeviceBuffer<u32>,
     /// How many components there are.
     count: DeviceBuffer<u32>,
     sums: DeviceBuffer<Counted>,
-    /// What came back.
-    found: Vec<Counted>,
 }
 
 impl ObjectFinder {
@@ -192,7 +190,6 @@ impl ObjectFinder {
             roots_of_blocks: gpu.alloc("counts of components", words.div_ceil(THREADS))?,
             count: gpu.alloc("counts of components", 1)?,
             sums: gpu.alloc("sums of components", components.min(nodes))?,
-            found: Vec::new(),
         })
     }
 
@@ -344,9 +341,9 @@ impl ObjectFinder {
             self.sums = self.gpu.alloc("sums of components", room)?;
             self.count(stream, frame)?;
         }
-        self.found.resize(components, Counted::default());
-        stream.download_now(&self.sums, &mut self.found)?;
-        let all: Vec<Sums> = self.found.iter().map(Sums::from).collect();
+        let mut counted = vec![Counted::default(); components];
+        stream.download_now(&self.sums, &mut counted)?;
+        let all: Vec<Sums> = counted.iter().map(Sums::from).collect();
         let mut numbers = (0..components as u32).collect();
         Ok(select(&mut numbers, |at| &all[at as usize], &self.spec, self.size, objects))
     }

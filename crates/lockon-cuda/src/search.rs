@@ -548,7 +548,7 @@ impl Lane {
             }
             if !member.is_masked {
                 if summed != Some(member.size.height) {
-                    kernels.column_sums(stream, frame, window, member.size.height, columns)?;
+                    kernels.column_sums()?.sum(stream, frame, window, member.size.height, columns)?;
                     summed = Some(member.size.height);
                 }
                 kernels.scores(stream, window.size(), member, columns, map)?;

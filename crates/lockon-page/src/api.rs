@@ -13,9 +13,9 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post, put};
 use axum::{Json, Router};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
-use lockon_core::change::Change;
+use lockon_core::change::{self, Change};
 use lockon_core::config::{ObjectSpec, Speed, Zone};
 use lockon_core::results::{FrameRecord, Record};
 use lockon_core::text;
@@ -450,17 +450,9 @@ struct Limits {
     /// In the form of `--threshold`; empty text is none.
     threshold: Option<String>,
     /// As in records; `null` is none.
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "change::given")]
     #[expect(clippy::option_option, reason = "to leave it, to have none, and to have this are three things")]
     objects: Option<Option<ObjectSpec>>,
-}
-
-/// A value that can be set to "none" explicitly, by `null`.
-#[expect(clippy::option_option, reason = "to leave it, to have none, and to have this are three things")]
-fn given<'a, T: Deserialize<'a>, D: Deserializer<'a>>(
-    deserializer: D,
-) -> Result<Option<Option<T>>, D::Error> {
-    Option::deserialize(deserializer).map(Some)
 }
 
 impl Form for Limits {

@@ -30,7 +30,7 @@ pub(super) struct Csv {
     rows: Vec<u8>,
     /// The columns of the file that is written, which may be one that is continued.
     columns: Columns,
-    /// Those of this run, with which a new file begins.
+    /// The columns of this run, with which a new file begins.
     of_run: Columns,
 }
 

@@ -18,7 +18,7 @@ struct Run {
 
 /// The runs of each component of a mask.
 ///
-/// Components are told apart by their boxes: no two of one mask have the same box, since a part that reaches
+/// Components are known by their boxes: no two of one mask have the same box, since a part that reaches
 /// from the left to the right side of it and one that reaches from the top to the bottom meet.
 #[derive(Default)]
 pub(super) struct Regions {

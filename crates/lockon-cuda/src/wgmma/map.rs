@@ -43,9 +43,9 @@ const VARIANTS: [Variant; 3] = [
     Variant { name: "ncc_wgmma_map_32", tile: 32, step: 48 },
 ];
 
-/// Of one H100 ([docs/lab/ncc.md](../../../../docs/lab/ncc.md), "Large templates by wgmma"); other numbers
-/// were not measured. About how many clock cycles a block takes beside its products, and a launch whose
-/// blocks add to the map, which is cleared before.
+/// About how many clock cycles a block takes beside its products, and a launch whose blocks add to the map,
+/// which is cleared before. From one H100 ([docs/lab/ncc.md](../../../../docs/lab/ncc.md), "Large templates
+/// by `wgmma`"); other numbers were not measured.
 const BLOCK: usize = 9_000;
 const ADDING: usize = 12_000;
 
@@ -155,7 +155,7 @@ impl WgmmaMapKernels {
         let [a, b, c] = VARIANTS.map(|variant| unsafe { module.early_kernel(variant.name) });
         Ok(Some(Arc::new(Self {
             products: [a?, b?, c?],
-            columns: ColumnSums::beside_others(&module)?,
+            columns: ColumnSums::load_beside(&module)?,
             spreader: Spreader::new(gpu, &module)?,
             multiprocessors,
             shared_bytes: gpu.max_shared_bytes()? - RESERVED_SHARED,
@@ -178,7 +178,7 @@ impl WgmmaMapKernels {
 
 impl Prepared {
     /// ST of every position of `region` into `map`, without waiting; and the sums down the region's columns
-    /// into `columns`, if that is asked for. Both are done at the same time.
+    /// into `columns`, if there is one. Both are done at the same time.
     ///
     /// # Panics
     /// If the region is not in the frame, or what is written has no room.

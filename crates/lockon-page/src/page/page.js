@@ -979,7 +979,7 @@ class View {
     this.change({ threshold: method && `${method}:${$('block').value}:${$('value').value}${$('inverted').checked ? ':inv' : ''}` });
   }
 
-  // What the page has no element for stays as it is.
+  // Settings for which the page has no element stay as they are.
   changeObjects() {
     $('finding').hidden = !$('finds').checked;
     if (!$('finds').checked) return this.change({ objects: this.cleaning ?? null });

@@ -78,17 +78,15 @@ impl Work {
         pool.install(|| {
             finder.clean(mask.plane(0))?;
             if spec.reports {
-                let decoded = picture.plane(0);
+                let mut decoded = picture.plane(0);
                 // A picture that could not be fetched from a device would be black.
                 picture.surface().map_or(Ok(()), Surface::check)?;
-                let decoded = if standing.expands {
+                if standing.expands {
                     luma.resize(standing.frame);
                     luma.as_mut().copy_changed(decoded, colour::expanded);
-                    luma.as_ref()
-                } else {
-                    decoded
-                };
-                findings.more_objects = finder.report(decoded, &mut findings.objects)?;
+                    decoded = luma.as_ref();
+                }
+                findings.more_objects = finder.find(decoded, findings.objects.get_or_insert_default())?;
             } else {
                 findings.objects = None;
             }
@@ -166,7 +164,7 @@ mod tests {
 
     type Found = (Option<f64>, Option<Vec<u8>>, Option<Vec<Object>>, u64);
 
-    /// What is found in three pictures.
+    /// The results of three pictures.
     fn found(mut backend: Box<dyn Backend>) -> Vec<Found> {
         let mut findings = Findings::default();
         let mut all = Vec::new();

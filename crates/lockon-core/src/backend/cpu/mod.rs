@@ -288,8 +288,11 @@ impl StandingWork {
             cleaned?;
             findings.mask = if wants_mask { Some(mask) } else { None };
         }
-        match &mut self.finder {
-            Some(finder) => findings.more_objects = finder.report(luma, &mut findings.objects)?,
+        let reports = self.standing.objects.is_some_and(|spec| spec.reports);
+        match self.finder.as_mut().filter(|_| reports) {
+            Some(finder) => {
+                findings.more_objects = finder.find(luma, findings.objects.get_or_insert_default())?;
+            }
             None => findings.objects = None,
         }
         findings.standing_us = started.elapsed().as_micros() as u64;

@@ -138,18 +138,6 @@ impl ObjectFinder {
         Ok(select(&mut self.components, |at| self.objects.tally(at), &self.spec, self.size, objects))
     }
 
-    /// As [`Self::find`], if objects are reported; otherwise there are none.
-    ///
-    /// # Errors
-    /// As [`Self::find`].
-    pub fn report(&mut self, luma: PlaneRef<'_>, objects: &mut Option<Vec<Object>>) -> Result<u64> {
-        if self.spec.reports {
-            return self.find(luma, objects.get_or_insert_default());
-        }
-        *objects = None;
-        Ok(0)
-    }
-
     /// Writes the mask that was cleaned last, in the colours that it had before.
     pub fn cleaned(&self, mask: &mut Plane) {
         self.bits.give(mask, self.spec.colour);

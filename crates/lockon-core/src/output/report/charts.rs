@@ -144,28 +144,11 @@ impl Page<'_> {
         page.push_str("</span>\n");
         begin_plot(page, "score")?;
         self.write_grid(page, &[0.0, 0.5 * HEIGHT, HEIGHT])?;
-        let x = |time: f64| self.x(time);
         let y = |score: f64| HEIGHT * (1.0 - score.clamp(0.0, 1.0));
-        let width = self.column_width();
         for piece in series.pieces(true) {
-            let point =
-                |column: &&Column, score: f64| format!("{:.1},{:.1}", x(column.time) + width / 2.0, y(score));
-            let upper = piece.iter().map(|column| point(column, column.most));
-            let lower = piece.iter().rev().map(|column| point(column, column.least));
-            let area: Vec<_> = upper.chain(lower).collect();
-            let mut mean: Vec<_> = piece.iter().map(|column| point(column, column.mean())).collect();
-            // With round ends, a line to where it begins is a dot.
-            if mean.len() == 1 {
-                mean.push(mean[0].clone());
-            }
-            if self.report.stride > 1 {
-                writeln!(page, "<polygon class=\"range\" points=\"{}\"/>", area.join(" "))?;
-            }
-            writeln!(
-                page,
-                "<polyline class=\"mean\" stroke-linecap=\"round\" points=\"{}\"/>",
-                mean.join(" ")
-            )?;
+            let heights = |column: &Column| [column.least, column.mean(), column.most].map(y);
+            let columns: Vec<_> = piece.into_iter().map(|column| (column.time, heights(column))).collect();
+            self.write_piece(page, &columns)?;
         }
         page.push_str("</svg>\n");
         self.write_ribbon(page, series)?;
@@ -255,32 +238,38 @@ impl Page<'_> {
         let most = counts.most().max(1) as f64;
         begin_plot_up_to(page, most, &[most, 0.0], "objects in a frame")?;
         self.write_grid(page, &[0.0, HEIGHT])?;
-        let width = self.column_width();
+        let y = |count: f64| HEIGHT * (1.0 - count / most);
         for piece in counts.pieces() {
-            let point = |column: &CountColumn, count: f64| {
-                format!("{:.1},{:.1}", self.x(column.time) + width / 2.0, HEIGHT * (1.0 - count / most))
-            };
-            let upper = piece.iter().map(|column| point(column, column.most as f64));
-            let lower = piece.iter().rev().map(|column| point(column, column.least as f64));
-            let area: Vec<_> = upper.chain(lower).collect();
-            let mut mean: Vec<_> = piece.iter().map(|column| point(column, column.mean())).collect();
-            // With round ends, a line to where it begins is a dot.
-            if mean.len() == 1 {
-                mean.push(mean[0].clone());
-            }
-            if self.report.stride > 1 {
-                writeln!(page, "<polygon class=\"range\" points=\"{}\"/>", area.join(" "))?;
-            }
-            writeln!(
-                page,
-                "<polyline class=\"mean\" stroke-linecap=\"round\" points=\"{}\"/>",
-                mean.join(" ")
-            )?;
+            let heights =
+                |column: &CountColumn| [column.least as f64, column.mean(), column.most as f64].map(y);
+            let columns: Vec<_> = piece.iter().map(|column| (column.time, heights(column))).collect();
+            self.write_piece(page, &columns)?;
         }
         page.push_str("</svg>\n");
         self.write_times(page)?;
         page.push_str("</div>\n</section>\n");
         Ok(())
+    }
+
+    /// Draws columns without a gap between them: a line through their means, over the area from least to most
+    /// where a column has several frames. Each column has its time, and the heights of least, mean and most.
+    fn write_piece(&self, page: &mut String, columns: &[(f64, [f64; 3])]) -> std::fmt::Result {
+        let middle = self.column_width() / 2.0;
+        let [least, mut mean, most] = [0, 1, 2].map(|which| -> Vec<_> {
+            let point = |(time, heights): &(f64, [f64; 3])| {
+                format!("{:.1},{:.1}", self.x(*time) + middle, heights[which])
+            };
+            columns.iter().map(point).collect()
+        });
+        // With round ends, a line to where it begins is a dot.
+        if mean.len() == 1 {
+            mean.push(mean[0].clone());
+        }
+        if self.report.stride > 1 {
+            let area: Vec<_> = most.into_iter().chain(least.into_iter().rev()).collect();
+            writeln!(page, "<polygon class=\"range\" points=\"{}\"/>", area.join(" "))?;
+        }
+        writeln!(page, "<polyline class=\"mean\" stroke-linecap=\"round\" points=\"{}\"/>", mean.join(" "))
     }
 
     /// Lines at round times, and at these heights.

@@ -1,4 +1,4 @@
-//! What is counted of a component while its runs are read.
+//! The counts of a component while its runs are read.
 
 use std::ops::Range;
 
