@@ -243,13 +243,13 @@ impl Bench {
         let mut objects = Vec::new();
         finder.start(&stream, &masks[0], &frames.frames[0])?;
         // Makes room, too.
-        finder.wait(&stream, &frames.frames[0], &mut objects)?;
+        finder.wait(&stream, &masks[0], &frames.frames[0], &mut objects)?;
         let micros = self.time_frames(&stream, masks.len(), &mut |step| match step {
             Step::Work(index) => finder.start(&stream, &masks[index], &frames.frames[index]),
             Step::Between => Ok(()),
         })?;
         finder.start(&stream, &masks[0], &frames.frames[0])?;
-        finder.wait(&stream, &frames.frames[0], &mut objects)?;
+        finder.wait(&stream, &masks[0], &frames.frames[0], &mut objects)?;
         finder.cleaned(&stream, &mut masks[0])?;
         let mut cleaned = Plane::new(frames.size);
         stream.download_now(&masks[0], cleaned.data_mut())?;

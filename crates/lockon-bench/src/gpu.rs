@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-use lockon_core::backend::{Backend, Device, Findings, cpu};
+use lockon_core::backend::{Backend, Device, Findings, Options, Standing, cpu};
 use lockon_core::config::{
-    Connectivity, Kernel, Kernels, Limits, ObjectSpec, ThresholdMethod, ThresholdSpec,
+    Cleaning, Connectivity, Kernel, Kernels, Limits, ObjectSpec, ThresholdMethod, ThresholdSpec,
 };
 use lockon_core::frame::{FrameMeta, Picture, Plane, Rect, Size};
 use lockon_core::reference;
@@ -18,7 +18,7 @@ use super::check::{check_mask, check_matches, check_npp_scores, check_scores, fo
 use super::device::{Bench, Copy, Frames, PictureMemory};
 use super::plan::{FRAMES, RING_FRAMES, RING_SECONDS, RING_TEMPLATE, RING_THRESHOLD, Subject, WINDOW, Work};
 use super::say;
-use super::scene::{Scene, SearchCase, bank, masks, methods, pictures, ring_standing};
+use super::scene::{Scene, SearchCase, masks, methods, pictures, ring_standing};
 use super::table::{Name, Row, Times, at};
 
 /// The number of the first GPU.
@@ -248,9 +248,9 @@ impl Work {
     fn start(&mut self, number: usize, context_us: f64) -> Result<()> {
         let frame = FRAMES[0];
         let picture = reference::picture(frame);
-        let standing = ring_standing(&picture, true, true)?;
+        let standing = ring_standing(&picture, true)?;
         let began = Instant::now();
-        let mut cuda = Cuda::open(standing, 2, self.kernels.iter().copied().collect(), number)?;
+        let mut cuda = Cuda::open(standing, &ring(2, self.kernels.iter().copied().collect()), number)?;
         let open_us = began.elapsed().as_secs_f64() * 1e6;
         let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: began };
         let picture: Arc<dyn Picture> = Arc::new(picture);
@@ -273,38 +273,49 @@ impl Work {
             asked.push((names.join("+"), self.kernels.iter().copied().collect()));
         }
         for depth in 1..=4 {
-            self.ring(number, picture, depth, None, ("none", Kernels::default()))?;
+            self.ring(number, picture, depth, RingWork::Nothing, ("none", Kernels::default()))?;
             for (name, kernels) in &asked {
                 for mask in [false, true] {
-                    self.ring(number, picture, depth, Some(mask), (name, *kernels))?;
+                    self.ring(number, picture, depth, RingWork::Search { mask }, (name, *kernels))?;
                 }
             }
+            self.ring(number, picture, depth, RingWork::Objects, ("auto", Kernels::default()))?;
         }
         Ok(())
     }
 
-    /// Without a `mask` nothing is done to the frames.
     fn ring(
         &mut self,
         number: usize,
         picture: &Plane,
         depth: usize,
-        mask: Option<bool>,
+        work: RingWork,
         (name, kernels): (&str, Kernels),
     ) -> Result<()> {
         let frame = picture.size();
         let shared: Arc<dyn Picture> = Arc::new(picture.clone());
-        let (_, place) = bank(picture, Rect::whole(frame), RING_TEMPLATE, 1)?;
-        let standing = ring_standing(picture, mask.is_some(), mask == Some(true))?;
-        let mut cuda = Cuda::open(standing, depth, kernels, number)?;
+        let standing = match work {
+            RingWork::Nothing => Standing::new(frame),
+            RingWork::Search { mask } => ring_standing(picture, mask)?,
+            RingWork::Objects => {
+                let cleaning = Cleaning { open: Some(OPENING.parse()?), ..Cleaning::default() };
+                let spec = ObjectSpec { cleaning, ..ObjectSpec::default() };
+                Standing::new(frame).thresholding(Some(RING_THRESHOLD), false).finding(Some(spec))
+            }
+        };
+        let mut expected = Findings::default();
+        {
+            let mut cpu = cpu::Cpu::open(standing.clone(), &ring(1, Kernels::default()))?;
+            let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: Instant::now() };
+            cpu.submit(meta, &shared)?;
+            cpu.wait_next(&mut expected)?;
+        }
+        let mut cuda = Cuda::open(standing, &ring(depth, kernels), number)?;
         let mut findings = Findings::default();
         let mut finish = |cuda: &mut Cuda| -> Result<()> {
             cuda.wait_next(&mut findings)?;
-            let found = findings.matches.first();
-            ensure!(
-                mask.is_none() || found.is_some_and(|found| found.rect() == place),
-                "the ring found {found:?}"
-            );
+            ensure!(findings.matches == expected.matches, "the ring found {:?}", findings.matches);
+            ensure!(findings.objects == expected.objects, "the ring found other objects than the CPU");
             Ok(())
         };
         // Frames leave the ring in bunches of up to `depth`: what is timed is `depth` of them.
@@ -342,11 +353,42 @@ impl Work {
         times.sort_by(f64::total_cmp);
         submits.sort_by(f64::total_cmp);
         let mut row = Row::new("ring", name.into(), frame, frame.area(), &times);
-        if mask.is_some() {
-            row.template = Some([RING_TEMPLATE.width, RING_TEMPLATE.height]);
+        if work != RingWork::Nothing {
             (row.method, row.block) = (Some(RING_THRESHOLD.method.name()), Some(RING_THRESHOLD.block));
+        }
+        let mut mask = None;
+        match work {
+            RingWork::Nothing => {}
+            RingWork::Search { mask: is_wanted } => {
+                row.template = Some([RING_TEMPLATE.width, RING_TEMPLATE.height]);
+                mask = Some(is_wanted);
+            }
+            RingWork::Objects => {
+                row.op = "ring_objects";
+                row.kernel =
+                    format!("opening {OPENING}, {} objects", expected.objects.map_or(0, |found| found.len()));
+            }
         }
         (row.depth, row.mask, row.submit_us) = (Some(depth), mask, Some(at(&submits, 0.5)));
         self.add(row)
     }
+}
+
+/// What a ring does to its frames.
+#[derive(Clone, Copy, PartialEq)]
+enum RingWork {
+    /// It uploads them.
+    Nothing,
+    /// It searches a template and thresholds, with or without copying the mask back.
+    Search { mask: bool },
+    /// It thresholds, opens the mask and finds its objects.
+    Objects,
+}
+
+/// The opening of the ring's masks.
+const OPENING: &str = "3";
+
+/// Options of a ring of so many slots.
+fn ring(depth: usize, kernels: Kernels) -> Options {
+    Options { depth, kernels, ..Options::default() }
 }

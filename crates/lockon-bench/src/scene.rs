@@ -56,8 +56,32 @@ pub(super) fn masks(picture: &Plane) -> Vec<(&'static str, Plane)> {
         ("letters", of(&|x, y| x * y % 97 < 13 && x % 16 < 11 && y % 24 < 15)),
         ("noise", of(&|x, y| scattered(x as u32, y as u32) & 1 == 1)),
         ("rings", of(&|x, y| x.abs_diff(width / 2).max(y.abs_diff(height / 2)).is_multiple_of(2))),
+        ("spiral", spiral(picture.size())),
         ("checkerboard", of(&|x, y| (x + y).is_multiple_of(2))),
     ]
+}
+
+/// A line of one pixel that turns inwards, three pixels away from itself.
+fn spiral(size: Size) -> Plane {
+    let mut plane = Plane::new(size);
+    let (mut left, mut top, mut right, mut bottom) = (0, 0, size.width, size.height);
+    while right > left + 4 && bottom > top + 4 {
+        // Across, down, back, and up to where the next turn begins.
+        for x in left.saturating_sub(4)..right {
+            plane.data_mut()[top * size.width + x] = 255;
+        }
+        for y in top..bottom {
+            plane.data_mut()[y * size.width + right - 1] = 255;
+        }
+        for x in left..right {
+            plane.data_mut()[(bottom - 1) * size.width + x] = 255;
+        }
+        for y in top + 4..bottom {
+            plane.data_mut()[y * size.width + left] = 255;
+        }
+        (left, top, right, bottom) = (left + 4, top + 4, right - 4, bottom - 4);
+    }
+    plane
 }
 
 /// A number of a pixel that says nothing of its neighbours'.
@@ -103,14 +127,14 @@ pub(super) fn methods() -> [ThresholdMethod; 4] {
 }
 
 /// The work on frames that go through the ring: nothing, unless it `works`.
-pub(super) fn ring_standing(picture: &Plane, works: bool, mask: bool) -> Result<Standing> {
+pub(super) fn ring_standing(picture: &Plane, mask: bool) -> Result<Standing> {
     let frame = picture.size();
-    let standing = Standing::new(frame);
-    if !works {
-        return Ok(standing);
-    }
     let (bank, _) = bank(picture, Rect::whole(frame), RING_TEMPLATE, 1)?;
-    Ok(standing.thresholding(Some(RING_THRESHOLD), mask).searching(&bank, None, Limits::default())?)
+    Ok(Standing::new(frame).thresholding(Some(RING_THRESHOLD), mask).searching(
+        &bank,
+        None,
+        Limits::default(),
+    )?)
 }
 
 /// A picture, and others of its size that show the same shifted, so that no two are equal: together more than

@@ -19,6 +19,7 @@
 //! | `search` | planning a search, and running it in a lane of streams |
 //! | `ncc`, `mma`, `wgmma`, `suspects` | launchers of `kernels/ncc*.cu`, with the checks that make a launch safe |
 //! | `threshold`, `fused`, `texture` | launchers of the threshold kernels; textures |
+//! | `objects` | objects of masks: launchers of `kernels/objects.cu` |
 //! | `range` | launcher of `kernels/range.cu` |
 //! | `overlay`, `surface` | launchers of `kernels/overlay.cu` and `kernels/surface.cu` |
 //! | `idle` | what a run has instead of a ring if there is nothing to search |
@@ -31,20 +32,24 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lockon_core::backend::cpu::host_objects::HostObjects;
+use lockon_core::backend::objects::{FEW, Sums, too_many};
 use lockon_core::backend::peaks::Candidate;
 use lockon_core::backend::ring::Ring;
-use lockon_core::backend::{Backend, Device, Findings, Options, Standing};
-use lockon_core::config::{Kernel, Kernels, ThresholdMethod};
-use lockon_core::error::{DeviceFault, Error, Result};
+use lockon_core::backend::{Backend, Device, Findings, Options, Standing, lists_of_objects};
+use lockon_core::config::{Kernel, Kernels, ObjectSpec, ThresholdMethod};
+use lockon_core::error::{Bytes, DeviceFault, Error, Result};
 use lockon_core::frame::{FrameMeta, Picture, PlaneMut, PlaneRef, Size};
+use lockon_core::results::Object;
 use lockon_core::surface::{Surface, Traffic};
+use lockon_core::{memory, workers};
+use rayon::{ThreadPool, ThreadPoolBuildError};
 
 use driver::{
     Attribute, DeviceBuffer, Event, Gpu, Graph, Pinned, PinnedBuffer, Priority, Stream, TimedEvent, fault,
 };
 use idle::Idle;
 use ncc::{DeviceFrame, MAX_SIDE};
+use objects::{ComponentList, ObjectFinder};
 use range::Expand;
 use search::{CandidateList, Lane, PlannedSearch, Planner, WindowSearch};
 use surface::DevicePicture;
@@ -86,7 +91,7 @@ pub use surface::Opened;
 /// capabilities that they are for.
 pub const KERNELS: &str = env!("LOCKON_KERNELS");
 
-/// A ring on the device of that number, as options ask for it. The host finds objects.
+/// A ring on the device of that number, as options ask for it.
 ///
 /// # Errors
 /// As [`Cuda::open`].
@@ -94,13 +99,10 @@ pub fn open(standing: Standing, options: &Options, number: usize) -> Result<Box<
     if standing.is_idle() {
         return Ok(Box::new(Idle::open(&standing, options.depth, number)?));
     }
-    HostObjects::around(standing, options, |standing| {
-        let opened = Cuda::open(standing, options.depth, options.kernels, number)?;
-        Ok(Box::new(opened.counting(&options.traffic)))
-    })
+    Ok(Box::new(Cuda::open(standing, options, number)?))
 }
 
-/// A CUDA device. It finds no objects: [`open`] adds that.
+/// A CUDA device.
 pub struct Cuda {
     work: Work,
     depth: usize,
@@ -120,6 +122,7 @@ struct Work {
     /// and the older would be late.
     lane: Lane,
     thresholder: Option<Thresholder>,
+    objects: Option<ObjectWork>,
     /// One for each frame that a frame in flight can follow, and one for that.
     times: Vec<Times>,
     /// Index in `times` of the frame that is submitted next.
@@ -132,14 +135,15 @@ struct Work {
 }
 
 impl Cuda {
-    /// A ring of `depth` slots (1 or more) on the device of that number. All that every frame needs is
-    /// allocated here. Frames are uploaded also if nothing is to be done to them.
+    /// A ring on the device of that number, of as many slots and with the kernels that `options` ask for. All
+    /// that every frame needs is allocated here. Frames are uploaded also if nothing is to be done to them.
     ///
     /// # Errors
     /// As [`Standing::check`]; `Backend`: no driver, an old one, no such device, frames larger than it can
-    /// take, no room for them.
-    pub fn open(standing: Standing, depth: usize, kernels: Kernels, number: usize) -> Result<Self> {
+    /// take, no room for them, no threads.
+    pub fn open(standing: Standing, options: &Options, number: usize) -> Result<Self> {
         standing.check()?;
+        let (depth, kernels) = (options.depth, options.kernels);
         let gpu = Gpu::open(number)?;
         check_size(&gpu, standing.frame)?;
         let searched = standing.bank.as_ref().map_or(0, |_| standing.roi.size().area());
@@ -166,6 +170,10 @@ impl Cuda {
             }
             None => None,
         };
+        let objects = match standing.work_on_masks() {
+            Some(spec) => Some(ObjectWork::new(&gpu, &spec, standing.frame, options)?),
+            None => None,
+        };
         let expand = if standing.expands { Some(Expand::load(&gpu)?) } else { None };
         let slots = frames.into_iter().map(|frame| Slot::new(&gpu, frame, &standing));
         let mut slots = slots.collect::<Result<Vec<_>>>()?;
@@ -180,23 +188,17 @@ impl Cuda {
             expand,
             lane,
             thresholder,
+            objects,
             times,
             turn: 0,
             masks,
             keeps_pixels: false,
-            traffic: Traffic::default(),
+            traffic: options.traffic.clone(),
             candidates: Vec::new(),
         };
         // Not at the first frames, which may be live.
         slots.iter_mut().try_for_each(|slot| work.capture(slot))?;
         Ok(Self { work, depth, ring: Ring::new("cuda", slots) })
-    }
-
-    /// Counts the bytes that it moves.
-    #[must_use]
-    pub fn counting(mut self, traffic: &Traffic) -> Self {
-        self.work.traffic = traffic.clone();
-        self
     }
 
     /// From now on slots are uploaded with the pixels that they have: what a bench times is the device.
@@ -217,7 +219,7 @@ impl Work {
     /// Makes one graph of the kernels of all frames that come to lie in this slot: the host starts them by
     /// one call.
     fn capture(&mut self, slot: &mut Slot) -> Result<()> {
-        let Self { standing, plan, lane, thresholder, .. } = self;
+        let Self { standing, plan, lane, thresholder, objects, .. } = self;
         if plan.is_none() && thresholder.is_none() {
             return Ok(());
         }
@@ -225,8 +227,14 @@ impl Work {
         let made = lane.capture(&mut |lane| {
             if let (Some(thresholder), Some(mask)) = (&mut *thresholder, &mut *mask) {
                 thresholder.run(&lane.stream, frame, &mut mask.device, list.foreground())?;
+                if let Some(objects) = &mut *objects {
+                    objects.clean(&lane.stream, mask, frame.size.width)?;
+                }
                 if standing.wants_mask {
                     events.thresholded.capture(&lane.stream)?;
+                }
+                if let (Some(objects), Some(components)) = (&mut *objects, &mut mask.components) {
+                    objects.finder.count(&lane.stream, frame, components)?;
                 }
             }
             match plan {
@@ -263,8 +271,11 @@ impl Work {
     /// before, if that is in flight.
     #[expect(unsafe_code, reason = "the device works on the slot's memory after this has returned")]
     fn start(&mut self, slot: &mut Slot, before: Option<&Slot>) -> Result<()> {
-        if slot.graph.is_none() {
+        let moves = self.objects.as_ref().map_or(0, |objects| objects.finder.moves());
+        if slot.graph.is_none() || slot.moves != moves {
+            slot.graph = None;
             self.capture(slot)?;
+            slot.moves = moves;
         }
         let Streams { uploads, clock, masks, results } = &self.streams;
         let Slot { upload, frame, list, mask, events, graph, held, .. } = slot;
@@ -315,7 +326,8 @@ impl Work {
             unsafe { kernels.run(graph)? };
         }
         events.computed.record(kernels)?;
-        if let Some(Mask { device, host: Some(host) }) = mask {
+        if let Some(Mask { device, cleaned, host: Some(host), .. }) = mask {
+            let device = cleaned.as_ref().unwrap_or(device);
             masks.wait_for(&events.thresholded)?;
             let host = Arc::get_mut(host).expect("it was taken from the pool");
             // SAFETY: the slot has the only `Arc` of this mask until `finish` has waited for `times.done`,
@@ -332,6 +344,10 @@ impl Work {
             // SAFETY: the list is the slot's, which the ring keeps as said above; it is read by `finish`,
             // after it has waited for an event that comes after this.
             unsafe { self.lane.publish(list, results)? };
+        }
+        if let (Some(objects), Some(Mask { components: Some(components), .. })) = (&self.objects, mask) {
+            // SAFETY: as the list.
+            unsafe { objects.finder.publish(results, components)? };
         }
         times.published.record(results)?;
         if self.standing.wants_mask {
@@ -357,9 +373,24 @@ impl Work {
         findings.standing_us = since_upload.min(since_before) as u64;
         findings.matches.clear();
         (findings.foreground, findings.mask, findings.redone) = (None, None, 0);
-        // The host finds them.
-        (findings.objects, findings.more_objects) = (None, 0);
-        let Slot { frame, list, mask, .. } = slot;
+        findings.more_objects = 0;
+        let Slot { frame, list, mask, graph, .. } = slot;
+        let components = mask.as_mut().and_then(|mask| Some((&mask.device, mask.components.as_mut()?)));
+        match (&mut self.objects, components) {
+            (Some(objects), Some((mask, components))) => {
+                let found = findings.objects.get_or_insert_default();
+                if !objects.finder.had_room(components) {
+                    // To count again frees the list that the graph writes to, and may fail after that.
+                    *graph = None;
+                }
+                let (stream, pitch) = (&self.lane.stream, frame.size.width);
+                objects.check_memory(components.count())?;
+                findings.redone += objects.finder.redo(stream, mask, pitch, frame, components)?;
+                self.traffic.add_down(components.bytes());
+                findings.more_objects = objects.find(stream, components, found)?;
+            }
+            _ => findings.objects = None,
+        }
         if let Some(mask) = mask {
             findings.foreground = Some(list.foreground_count() as f64 / frame.size.area() as f64);
             findings.mask = mask.host.take().map(|host| self.masks.lend(host));
@@ -368,10 +399,10 @@ impl Work {
             let (roi, limits) = (self.standing.roi, &self.standing.limits);
             let search = WindowSearch::new(plan, roi, limits);
             if !list.had_room() {
-                // To search again frees the list that the graph writes to, and may fail after that.
-                slot.graph = None;
+                // As above.
+                *graph = None;
             }
-            findings.redone = self.lane.redo(list, &mut |lane, list| lane.search(list, frame, search))?;
+            findings.redone += self.lane.redo(list, &mut |lane, list| lane.search(list, frame, search))?;
             self.traffic.add_down(list.bytes());
             let found = list.candidates(&self.lane.stream)?;
             plan.select(found, (roi.x, roi.y), limits, &mut self.candidates, &mut findings.matches);
@@ -511,6 +542,8 @@ struct Slot {
     /// The kernels, as they are started for each frame; none if there is nothing to do, or the list lies
     /// elsewhere now.
     graph: Option<Graph>,
+    /// [`ObjectFinder::moves`] when that was made.
+    moves: u64,
     /// The frame, if it is taken from where the decoder left it.
     held: Option<Arc<dyn Picture>>,
     fill_us: u64,
@@ -533,8 +566,77 @@ struct Events {
 /// A thresholded frame, on both sides.
 struct Mask {
     device: DeviceBuffer<u8>,
+    /// What cleaning made of it, if that is wanted.
+    cleaned: Option<DeviceBuffer<u8>>,
+    /// Where its objects are wanted.
+    components: Option<ComponentList>,
     /// Where it is read back to, if it is wanted.
     host: Option<Arc<HostMask>>,
+}
+
+impl Mask {
+    fn new(gpu: &Gpu, standing: &Standing) -> Result<Self> {
+        let room = || gpu.alloc("a mask", standing.frame.area());
+        let work = standing.work_on_masks();
+        let is_cleaned = standing.wants_mask && work.is_some_and(|spec| !spec.cleaning.is_none());
+        Ok(Self {
+            device: room()?,
+            cleaned: if is_cleaned { Some(room()?) } else { None },
+            components: match work {
+                Some(spec) if spec.reports => Some(ComponentList::new(gpu, standing.frame)?),
+                _ => None,
+            },
+            host: None,
+        })
+    }
+}
+
+/// The work on masks: cleaning, and objects.
+struct ObjectWork {
+    finder: ObjectFinder,
+    /// Makes objects of the components.
+    pool: Arc<ThreadPool>,
+    /// Most memory of components and objects, and how many lists of these there can be.
+    memory: Bytes,
+    lists: usize,
+}
+
+impl ObjectWork {
+    fn new(gpu: &Gpu, spec: &ObjectSpec, size: Size, options: &Options) -> Result<Self> {
+        let failed = |error: ThreadPoolBuildError| fault(DeviceFault::Other(error.to_string()));
+        Ok(Self {
+            finder: ObjectFinder::new(gpu, spec, size)?,
+            pool: workers::pool("objects", options.threads).map_err(failed)?,
+            memory: options.memory.unwrap_or_else(memory::default_limit),
+            lists: lists_of_objects(options.depth),
+        })
+    }
+
+    /// Cleans a frame's mask, and writes what is left of it where that is wanted.
+    fn clean(&mut self, stream: &Stream, mask: &mut Mask, pitch: usize) -> Result<()> {
+        self.finder.clean(stream, &mask.device, pitch)?;
+        match &mut mask.cleaned {
+            Some(cleaned) => self.finder.cleaned(stream, cleaned, pitch),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses what the lists of the host have no memory for.
+    fn check_memory(&self, components: usize) -> Result<()> {
+        let wanted = Bytes((components * (size_of::<Sums>() + self.lists * size_of::<Object>())) as u64);
+        let size = self.finder.size();
+        if wanted <= self.memory { Ok(()) } else { Err(too_many(size, wanted, self.memory)) }
+    }
+
+    /// The objects of a frame's components: [`ObjectFinder::objects`].
+    fn find(&mut self, stream: &Stream, list: &mut ComponentList, objects: &mut Vec<Object>) -> Result<u64> {
+        let Self { finder, pool, .. } = self;
+        if list.count() < FEW {
+            // To wake the pool would take longer.
+            return finder.objects(stream, list, objects);
+        }
+        pool.install(|| finder.objects(stream, list, objects))
+    }
 }
 
 /// A mask in page-locked memory, where the device writes it and sinks read it.
@@ -590,7 +692,7 @@ impl MaskPool {
 impl Slot {
     fn new(gpu: &Gpu, frame: DeviceFrame, standing: &Standing) -> Result<Self> {
         let mask = match &standing.threshold {
-            Some(_) => Some(Mask { device: gpu.alloc("a mask", standing.frame.area())?, host: None }),
+            Some(_) => Some(Mask::new(gpu, standing)?),
             None => None,
         };
         Ok(Self {
@@ -606,6 +708,7 @@ impl Slot {
                 computed: gpu.event()?,
             },
             graph: None,
+            moves: 0,
             held: None,
             fill_us: 0,
             turn: 0,

@@ -1,10 +1,8 @@
 //! Objects of masks on the device: the launchers of `kernels/objects.cu`.
 //!
 //! A mask's components are counted on the device, into integers of each; the host makes objects of these. The
-//! kernels follow each other in a stream, and nothing waits between them, so they can be recorded in a graph.
-//! [`ObjectFinder::objects`] may make room: a graph that was recorded before that is not to be run any more.
-//!
-//! Only `lockon-bench` uses them so far: in a run the host finds objects.
+//! kernels follow each other in a stream, and nothing waits between them, so they are recorded in a graph.
+//! [`ObjectFinder::redo`] makes room: a graph that was recorded before that is not to be run any more.
 
 #![expect(unsafe_code, reason = "a kernel's arguments carry no types, device addresses no lengths")]
 
@@ -14,7 +12,7 @@ use lockon_core::error::Result;
 use lockon_core::frame::Size;
 use lockon_core::results::Object;
 
-use super::driver::{DeviceBuffer, Gpu, Kernel, Stream, arg, ptx};
+use super::driver::{DeviceBuffer, Gpu, Kernel, Pinned, PinnedBuffer, Stream, arg, ptx};
 use super::ncc::DeviceFrame;
 use super::shared::{constant, pod_structure};
 
@@ -22,12 +20,29 @@ const PTX: &str = include_str!("../ptx/objects.ptx");
 
 const THREADS: usize = constant(PTX, "OBJECT_THREADS");
 const FRAGMENTS: usize = constant(PTX, "FRAGMENTS");
+const TILE_ROWS: usize = constant(PTX, "TILE_ROWS");
+const TILES_OF_BLOCK: usize = constant(PTX, "TILES_OF_BLOCK");
+const PLACES: usize = constant(PTX, "PLACES");
+const TILE_THREADS: usize = 32 * TILES_OF_BLOCK;
+/// Words of a part.
+const FIELDS: usize = 12;
 
 /// Pixels of a word.
 const WORD: usize = 32;
 
 /// Components that there is room for before a mask showed that it has more: 5.5 MiB of their sums.
 const CAPACITY: usize = 65_536;
+
+/// Parts of components that there is room for behind the places of the tiles, before a mask showed that it
+/// has more: 3 MiB.
+const MORE_PARTS: usize = 65_536;
+
+/// Components that come to the host at once: 704 KiB of their sums. The others are fetched when their number
+/// is known.
+const FIRST: usize = 8192;
+
+/// Blocks that pass them on.
+const PUBLISH_BLOCKS: usize = 16;
 
 /// `Sums` of `kernels/objects.cu`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -109,41 +124,132 @@ struct Bits {
 
 pod_structure!(Bits, 24 bytes { words: u64, per_row: i32 = 8, rows: i32, width: i32 = 16, unused: i32 });
 
+/// `Parts` of `kernels/objects.cu`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Parts {
+    fields: u64,
+    more: u64,
+    capacity: u32,
+    unused: u32,
+}
+
+pod_structure!(Parts, 24 bytes { fields: u64, more: u64 = 8, capacity: u32 = 16, unused: u32 });
+
 /// The kernels, loaded.
 struct Kernels {
     pack: Kernel,
     across: Kernel,
     down: Kernel,
     invert: Kernel,
-    begin: Kernel,
-    join: Kernel,
-    flatten: Kernel,
+    label_tiles: Kernel,
+    join_tiles: Kernel,
+    settle: Kernel,
     number: Kernel,
     tally: Kernel,
+    corners: Kernel,
     border: Kernel,
     fill: Kernel,
     unpack: Kernel,
+    publish: Kernel,
 }
 
 impl Kernels {
     fn load(gpu: &Gpu) -> Result<Self> {
-        let module =
-            gpu.share(if gpu.info().capability.major >= 8 { ptx!("objects_80") } else { ptx!("objects") })?;
+        let module = gpu.share(if gpu.begins_early() {
+            ptx!("objects_90")
+        } else if gpu.info().capability.major >= 8 {
+            ptx!("objects_80")
+        } else {
+            ptx!("objects")
+        })?;
+        // SAFETY: these begin with what launches.cuh asks for, and `early_kernel` makes them begin early only
+        // where the module is the one for 9.0.
+        let early = |name| unsafe { module.early_kernel(name) };
         Ok(Self {
-            pack: module.kernel("pack")?,
-            across: module.kernel("across")?,
-            down: module.kernel("down")?,
-            invert: module.kernel("invert")?,
-            begin: module.kernel("begin")?,
-            join: module.kernel("join")?,
-            flatten: module.kernel("flatten")?,
-            number: module.kernel("number")?,
-            tally: module.kernel("tally")?,
-            border: module.kernel("border")?,
-            fill: module.kernel("fill")?,
-            unpack: module.kernel("unpack")?,
+            pack: early("pack")?,
+            across: early("across")?,
+            down: early("down")?,
+            invert: early("invert")?,
+            label_tiles: early("label_tiles")?,
+            join_tiles: early("join_tiles")?,
+            settle: early("settle")?,
+            number: early("number")?,
+            tally: early("tally")?,
+            corners: early("corners")?,
+            border: early("border")?,
+            fill: early("fill")?,
+            unpack: early("unpack")?,
+            publish: module.kernel("publish_objects")?,
         })
     }
+}
+
+/// The components of a frame's mask: on the device, and the part that was copied to the host.
+pub(super) struct ComponentList {
+    /// How many there are, and how many places for parts were taken.
+    counts: DeviceBuffer<u32>,
+    sums: DeviceBuffer<Counted>,
+    /// As they came back: both numbers, and the first of the components.
+    published: PinnedBuffer<u32>,
+    first: PinnedBuffer<Counted>,
+    /// All, where they did not all come with the first.
+    all: Option<PinnedBuffer<Counted>>,
+}
+
+impl ComponentList {
+    /// For masks of `size`.
+    pub(super) fn new(gpu: &Gpu, size: Size) -> Result<Self> {
+        // A mask has no more components than half of its pixels.
+        let most = size.area().div_ceil(2);
+        Self::with_room(gpu, CAPACITY.min(most), FIRST.min(most))
+    }
+
+    /// With room for so many on the device at first, of which so many come to the host at once.
+    fn with_room(gpu: &Gpu, capacity: usize, first: usize) -> Result<Self> {
+        let what = "components of a mask";
+        Ok(Self {
+            counts: gpu.alloc(what, 2)?,
+            sums: gpu.alloc(what, capacity)?,
+            published: gpu.alloc_pinned(what, 2, Pinned::Plain)?,
+            first: gpu.alloc_pinned(what, first, Pinned::Plain)?,
+            all: None,
+        })
+    }
+
+    /// After [`ObjectFinder::publish`] is done: the number of components.
+    pub(super) fn count(&self) -> usize {
+        self.published.as_slice()[0] as usize
+    }
+
+    /// Bytes that come to the host of them.
+    pub(super) fn bytes(&self) -> usize {
+        let later = if self.count() > self.first.len() { self.count() } else { 0 };
+        2 * size_of::<u32>() + (self.count().min(self.first.len()) + later) * size_of::<Counted>()
+    }
+
+    /// After [`ObjectFinder::publish`] is done, if all had room: all of them. Reads back by way of `stream`
+    /// if they did not all come yet.
+    fn read(&mut self, stream: &Stream) -> Result<&[Counted]> {
+        let count = self.count();
+        if count <= self.first.len() {
+            return Ok(&self.first.as_slice()[..count]);
+        }
+        if self.all.as_ref().is_none_or(|all| all.len() < count) {
+            let room = count.next_power_of_two().min(self.sums.len());
+            self.all = Some(stream.gpu().alloc_pinned("components of a mask", room, Pinned::Plain)?);
+        }
+        let all = self.all.as_mut().expect("made above");
+        // SAFETY: it is waited for in the next line, and until then `all` is borrowed.
+        unsafe { stream.download(&self.sums, 0, all, count)? };
+        stream.wait()?;
+        Ok(&all.as_slice()[..count])
+    }
+}
+
+/// Tiles of a mask.
+fn tiles(size: Size) -> usize {
+    size.width.div_ceil(WORD) * size.height.div_ceil(TILE_ROWS)
 }
 
 /// Finds the objects of masks of one size that lie on a device.
@@ -156,12 +262,23 @@ pub(super) struct ObjectFinder {
     bits: DeviceBuffer<u32>,
     spare: DeviceBuffer<u32>,
     labels: DeviceBuffer<u32>,
+    /// Of each word which fragments are the first of a part.
+    firsts: DeviceBuffer<u16>,
+    /// Of each root the first node of its component.
+    leasts: DeviceBuffer<u32>,
+    /// Of each first node whether another part has it for a root.
+    is_joined: DeviceBuffer<u8>,
+    /// The parts of all components, and how many have their places behind those of the tiles.
+    parts: DeviceBuffer<u32>,
+    more: DeviceBuffer<u32>,
+    /// How often the parts were given more room.
+    moves: u64,
     /// Numbers of the roots; and marks of those that reach the border.
     numbers: DeviceBuffer<u32>,
     roots_of_blocks: DeviceBuffer<u32>,
-    /// How many components there are.
-    count: DeviceBuffer<u32>,
-    sums: DeviceBuffer<Counted>,
+    /// The components that were read last.
+    components: Vec<Sums>,
+    numbers_of: Vec<u32>,
 }
 
 impl ObjectFinder {
@@ -170,11 +287,11 @@ impl ObjectFinder {
     /// # Errors
     /// As [`Sums::check`], and those of the device.
     pub(super) fn new(gpu: &Gpu, spec: &ObjectSpec, size: Size) -> Result<Self> {
-        Self::with_room(gpu, spec, size, CAPACITY)
+        Self::with_room(gpu, spec, size, MORE_PARTS)
     }
 
-    /// With room for so many components at first.
-    fn with_room(gpu: &Gpu, spec: &ObjectSpec, size: Size, components: usize) -> Result<Self> {
+    /// With room for so many parts behind those that have their places.
+    fn with_room(gpu: &Gpu, spec: &ObjectSpec, size: Size, more_parts: usize) -> Result<Self> {
         Sums::check(size)?;
         let words = size.width.div_ceil(WORD) * size.height;
         let nodes = words * FRAGMENTS;
@@ -186,10 +303,16 @@ impl ObjectFinder {
             bits: gpu.alloc("bits of a mask", words)?,
             spare: gpu.alloc("bits of a mask", words)?,
             labels: gpu.alloc("labels of a mask", nodes)?,
+            firsts: gpu.alloc("labels of a mask", words)?,
+            leasts: gpu.alloc("labels of a mask", nodes)?,
+            is_joined: gpu.alloc("labels of a mask", nodes)?,
+            parts: gpu.alloc("parts of components", FIELDS * (tiles(size) * PLACES + more_parts))?,
+            more: gpu.alloc("parts of components", 1)?,
+            moves: 0,
             numbers: gpu.alloc("numbers of components", nodes)?,
             roots_of_blocks: gpu.alloc("counts of components", words.div_ceil(THREADS))?,
-            count: gpu.alloc("counts of components", 1)?,
-            sums: gpu.alloc("sums of components", components.min(nodes))?,
+            components: Vec::new(),
+            numbers_of: Vec::new(),
         })
     }
 
@@ -198,37 +321,26 @@ impl ObjectFinder {
         self.size
     }
 
-    /// Takes the objects of `mask`, rows of `pitch` bytes whose pixels of 128 or more are white, cleans them
-    /// and counts their components, with their luma in `frame`. Does not wait; [`Self::objects`] reads what
-    /// is counted.
+    /// Takes the objects of `mask`, rows of `pitch` bytes whose pixels of 128 or more are white, and cleans
+    /// them, without waiting.
     ///
     /// # Panics
-    /// If mask or frame are of another size than this was made for.
-    pub(super) fn run(
-        &mut self,
-        stream: &Stream,
-        mask: &DeviceBuffer<u8>,
-        pitch: usize,
-        frame: &DeviceFrame,
-    ) -> Result<()> {
+    /// If the mask is of another size than this was made for.
+    pub(super) fn clean(&mut self, stream: &Stream, mask: &DeviceBuffer<u8>, pitch: usize) -> Result<()> {
         let Size { width, height } = self.size;
-        assert_eq!(frame.size, self.size, "a frame of another size");
         assert!(mask.len() >= pitch * (height - 1) + width && pitch >= width, "a mask of another size");
         let (from, pitch, columns) = (mask.address(), pitch as i32, width as i32);
         let is_black = i32::from(self.spec.colour == ObjectColour::Black);
-        let (to, per_row) = (self.bits.address(), width.div_ceil(WORD) as i32);
-        let mut args = [arg(&from), arg(&pitch), arg(&columns), arg(&is_black), arg(&to), arg(&per_row)];
-        let grid = [height, (8 * per_row as usize).div_ceil(THREADS), 1];
+        let (to, per_row, more) = (self.bits.address(), width.div_ceil(WORD) as i32, self.more.address());
+        let mut args =
+            [arg(&from), arg(&pitch), arg(&columns), arg(&is_black), arg(&to), arg(&per_row), arg(&more)];
         // SAFETY: the arguments of `pack`. The mask has `height` rows of `width` bytes, as asserted, and the
         // bits `per_row` words for each.
-        unsafe { stream.launch(&self.kernels.pack, grid, [THREADS, 1, 1], 0, &mut args)? };
-        self.clean(stream)?;
-        self.label(stream, self.spec.connectivity, false)?;
-        self.count(stream, frame)
+        unsafe { stream.launch(&self.kernels.pack, self.fours(), [THREADS, 1, 1], 0, &mut args)? };
+        self.open_close_fill(stream)
     }
 
-    /// Opens, closes and fills.
-    fn clean(&mut self, stream: &Stream) -> Result<()> {
+    fn open_close_fill(&mut self, stream: &Stream) -> Result<()> {
         let squares = [(self.spec.cleaning.open, [0, 1]), (self.spec.cleaning.close, [1, 0])];
         for (square, flips) in squares {
             let Some(square) = square else { continue };
@@ -243,11 +355,11 @@ impl ObjectFinder {
         let to = self.spare.address();
         // SAFETY: the arguments of `invert`, which writes a word for each.
         unsafe { self.launch(stream, &self.kernels.invert, &mut [arg(&bits), arg(&to)])? };
-        self.label(stream, self.spec.connectivity.of_background(), true)?;
+        self.label(stream, self.spec.connectivity.of_background(), None)?;
         stream.clear(&mut self.numbers, self.labels.len())?;
         let background = self.bits(&self.spare);
         let (labels, marks, to) = (self.labels.address(), self.numbers.address(), self.bits.address());
-        // SAFETY: the arguments of `border` and `fill`: labels and marks have all nodes, the bits all words.
+        // SAFETY: the arguments of both: labels and marks have all nodes, the bits all words.
         unsafe {
             self.launch(stream, &self.kernels.border, &mut [arg(&background), arg(&labels), arg(&marks)])?;
             let mut args = [arg(&background), arg(&labels), arg(&marks), arg(&to)];
@@ -269,83 +381,204 @@ impl ObjectFinder {
         }
     }
 
-    /// Labels the components of the bits, or of those in the spare room.
-    fn label(&mut self, stream: &Stream, connectivity: Connectivity, is_spare: bool) -> Result<()> {
-        let bits = self.bits(if is_spare { &self.spare } else { &self.bits });
+    /// Joins the nodes of the bits, and counts their parts, with their luma in `frame`; without that, joins
+    /// those of the background, in the spare room. Labels lead to roots.
+    fn label(
+        &mut self,
+        stream: &Stream,
+        connectivity: Connectivity,
+        frame: Option<&DeviceFrame>,
+    ) -> Result<()> {
+        let bits = self.bits(if frame.is_some() { &self.bits } else { &self.spare });
         let is_eight = i32::from(connectivity == Connectivity::Eight);
-        let (labels, roots) = (self.labels.address(), self.roots_of_blocks.address());
-        // SAFETY: the arguments of the three: labels has all nodes, `roots_of_blocks` all blocks.
+        let (labels, firsts, leasts) = (self.labels.address(), self.firsts.address(), self.leasts.address());
+        let (joined, roots, parts) = (self.is_joined.address(), self.roots_of_blocks.address(), self.parts());
+        let (luma, pitch) = frame.map_or((0, 0), |frame| (frame.pixels.address(), frame.pitch as i32));
+        let Size { width, height } = self.size;
+        let [across, down] = [width.div_ceil(WORD).div_ceil(TILES_OF_BLOCK), height.div_ceil(TILE_ROWS)];
+        // SAFETY: the arguments of both: labels and marks have all nodes, firsts all words, `roots_of_blocks`
+        // all blocks; the frame has as many rows as the mask, and room for all words of each, as `count`
+        // asserts.
         unsafe {
-            self.launch(stream, &self.kernels.begin, &mut [arg(&bits), arg(&labels)])?;
-            self.launch(stream, &self.kernels.join, &mut [arg(&bits), arg(&is_eight), arg(&labels)])?;
-            self.launch(stream, &self.kernels.flatten, &mut [arg(&bits), arg(&labels), arg(&roots)])
-        }
-    }
-
-    /// Numbers the components, and counts the integers of those that there is room for.
-    fn count(&mut self, stream: &Stream, frame: &DeviceFrame) -> Result<()> {
-        assert_eq!(frame.size, self.size, "a frame of another size");
-        // Words of luma are read whole.
-        assert!(frame.pitch.is_multiple_of(WORD), "rows of {} bytes", frame.pitch);
-        let bits = self.bits(&self.bits);
-        let is_eight = i32::from(self.spec.connectivity == Connectivity::Eight);
-        let (labels, roots) = (self.labels.address(), self.roots_of_blocks.address());
-        let (numbers, sums, count) = (self.numbers.address(), self.sums.address(), self.count.address());
-        let capacity = self.sums.len() as u32;
-        let (luma, pitch) = (frame.pixels.address(), frame.pitch as i32);
-        // SAFETY: the arguments of both. Labels and numbers have all nodes; sums have `capacity`; the frame
-        // has as many rows as the mask, and room for all words of each, as asserted.
-        unsafe {
-            let mut args = [
-                arg(&bits),
-                arg(&labels),
-                arg(&roots),
-                arg(&numbers),
-                arg(&sums),
-                arg(&capacity),
-                arg(&count),
-            ];
-            self.launch(stream, &self.kernels.number, &mut args)?;
             let mut args = [
                 arg(&bits),
                 arg(&is_eight),
                 arg(&labels),
-                arg(&numbers),
+                arg(&firsts),
+                arg(&leasts),
+                arg(&joined),
+                arg(&roots),
                 arg(&luma),
                 arg(&pitch),
-                arg(&sums),
-                arg(&capacity),
+                arg(&parts),
             ];
-            self.launch(stream, &self.kernels.tally, &mut args)
+            stream.launch(
+                &self.kernels.label_tiles,
+                [across, down, 1],
+                [TILE_THREADS, 1, 1],
+                0,
+                &mut args,
+            )?;
+            let mut args = [arg(&bits), arg(&is_eight), arg(&labels), arg(&joined)];
+            stream.launch(&self.kernels.join_tiles, [across, down, 2], [TILE_THREADS, 1, 1], 0, &mut args)
         }
     }
 
-    /// Writes the objects of the mask of the last [`Self::run`], and waits for them: those that the filters
-    /// let through, the largest if a maximum number is set. Returns how many are beyond the maximum. Makes
-    /// room and counts again where there were more components than room. `frame` is that of the last run,
-    /// unchanged.
+    fn parts(&self) -> Parts {
+        let (fields, more) = (self.parts.address(), self.more.address());
+        Parts { fields, more, capacity: (self.parts.len() / FIELDS) as u32, unused: 0 }
+    }
+
+    /// The grid of the kernels with a thread for four pixels.
+    fn fours(&self) -> [usize; 3] {
+        [self.size.height, (8 * self.size.width.div_ceil(WORD)).div_ceil(THREADS), 1]
+    }
+
+    /// Counts the components of the mask that was cleaned last into `list`, with their luma in `frame`,
+    /// without waiting.
     ///
     /// # Panics
-    /// If the frame is of another size.
-    pub(super) fn objects(
+    /// If the frame is of another size than this was made for.
+    pub(super) fn count(
         &mut self,
         stream: &Stream,
         frame: &DeviceFrame,
+        list: &mut ComponentList,
+    ) -> Result<()> {
+        assert_eq!(frame.size, self.size, "a frame of another size");
+        // Words of luma are read whole.
+        assert!(frame.pitch.is_multiple_of(WORD), "rows of {} bytes", frame.pitch);
+        let connectivity = self.spec.connectivity;
+        self.label(stream, connectivity, Some(frame))?;
+        let bits = self.bits(&self.bits);
+        let (labels, firsts, leasts) = (self.labels.address(), self.firsts.address(), self.leasts.address());
+        let (joined, roots, parts) = (self.is_joined.address(), self.roots_of_blocks.address(), self.parts());
+        let (numbers, sums, counts) = (self.numbers.address(), list.sums.address(), list.counts.address());
+        let (capacity, more) = (list.sums.len() as u32, self.more.address());
+        let places = (tiles(self.size) * PLACES).div_ceil(THREADS);
+        // SAFETY: the arguments of them. Labels and numbers have all nodes, firsts all words; sums have
+        // `capacity`.
+        unsafe {
+            let mut args = [arg(&bits), arg(&labels), arg(&firsts), arg(&leasts)];
+            self.launch(stream, &self.kernels.settle, &mut args)?;
+            let mut args = [
+                arg(&bits),
+                arg(&labels),
+                arg(&firsts),
+                arg(&leasts),
+                arg(&joined),
+                arg(&roots),
+                arg(&numbers),
+                arg(&sums),
+                arg(&capacity),
+                arg(&more),
+                arg(&counts),
+            ];
+            self.launch(stream, &self.kernels.number, &mut args)?;
+            let mut args = [
+                arg(&bits),
+                arg(&labels),
+                arg(&joined),
+                arg(&numbers),
+                arg(&parts),
+                arg(&sums),
+                arg(&capacity),
+            ];
+            stream.launch(&self.kernels.tally, [places, 1, 1], [THREADS, 1, 1], 0, &mut args)?;
+            if connectivity == Connectivity::Four {
+                let mut args = [arg(&bits), arg(&labels), arg(&numbers), arg(&sums), arg(&capacity)];
+                self.launch(stream, &self.kernels.corners, &mut args)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How often it was given more room: a graph that was recorded before is not to be run any more.
+    pub(super) fn moves(&self) -> u64 {
+        self.moves
+    }
+
+    /// After [`Self::publish`] is done: true if all components and their parts had room. If not,
+    /// [`Self::redo`] counts again, with a list that lies elsewhere: graphs that write to this one must not
+    /// run any more.
+    pub(super) fn had_room(&self, list: &ComponentList) -> bool {
+        list.count() <= list.sums.len() && self.places(list) <= self.parts.len() / FIELDS
+    }
+
+    /// How many places for parts the mask of a list takes.
+    fn places(&self, list: &ComponentList) -> usize {
+        tiles(self.size) * PLACES + list.published.as_slice()[1] as usize
+    }
+
+    /// Makes room for as many as there were, and a fourth more.
+    fn make_room(&mut self, list: &mut ComponentList) -> Result<()> {
+        let (count, places) = (list.count(), self.places(list));
+        if count > list.sums.len() {
+            list.sums = self.gpu.alloc("components of a mask", count + count / 4)?;
+        }
+        if FIELDS * places > self.parts.len() {
+            self.parts = self.gpu.alloc("parts of components", FIELDS * (places + places / 4))?;
+            self.moves += 1;
+        }
+        Ok(())
+    }
+
+    /// Starts passing the number of components, and the first of them, to the host.
+    ///
+    /// # Safety
+    /// Until that is done (known from a wait for `stream` or for a later event in it):
+    /// - `list` is not dropped,
+    /// - it is neither read nor given more room.
+    pub(super) unsafe fn publish(&self, stream: &Stream, list: &mut ComponentList) -> Result<()> {
+        let (count, sums) = (list.counts.address(), list.sums.address());
+        let (host_count, host_sums) = (list.published.device_address(), list.first.device_address());
+        let room = list.first.len().min(list.sums.len()) as u32;
+        let mut args = [arg(&count), arg(&sums), arg(&host_count), arg(&host_sums), arg(&room)];
+        // SAFETY: the arguments of `publish_objects`; both lists have room for so many. The caller keeps
+        // both.
+        unsafe { stream.launch(&self.kernels.publish, [PUBLISH_BLOCKS, 1, 1], [THREADS, 1, 1], 0, &mut args) }
+    }
+
+    /// Cleans and counts again where the components of a published list did not have room, until they have,
+    /// and waits: mask and frame are unchanged. Returns how often.
+    pub(super) fn redo(
+        &mut self,
+        stream: &Stream,
+        mask: &DeviceBuffer<u8>,
+        pitch: usize,
+        frame: &DeviceFrame,
+        list: &mut ComponentList,
+    ) -> Result<u64> {
+        let mut times = 0;
+        while !self.had_room(list) {
+            self.make_room(list)?;
+            self.clean(stream, mask, pitch)?;
+            self.count(stream, frame, list)?;
+            // SAFETY: it is waited for in the next line, and until then the list is borrowed.
+            unsafe { self.publish(stream, list)? };
+            stream.wait()?;
+            times += 1;
+        }
+        Ok(times)
+    }
+
+    /// Writes the objects of a published list whose components had room: those that the filters let through,
+    /// the largest if a maximum number is set. Returns how many are beyond the maximum. Fetches those that
+    /// did not all come yet by way of `stream`.
+    ///
+    /// Uses the threads of the rayon pool that it is called in.
+    pub(super) fn objects(
+        &mut self,
+        stream: &Stream,
+        list: &mut ComponentList,
         objects: &mut Vec<Object>,
     ) -> Result<u64> {
-        let mut count = [0];
-        stream.download_now(&self.count, &mut count)?;
-        let components = count[0] as usize;
-        if components > self.sums.len() {
-            let room = (components + components / 4).min(self.labels.len());
-            self.sums = self.gpu.alloc("sums of components", room)?;
-            self.count(stream, frame)?;
-        }
-        let mut counted = vec![Counted::default(); components];
-        stream.download_now(&self.sums, &mut counted)?;
-        let all: Vec<Sums> = counted.iter().map(Sums::from).collect();
-        let mut numbers = (0..components as u32).collect();
-        Ok(select(&mut numbers, |at| &all[at as usize], &self.spec, self.size, objects))
+        let Self { spec, size, components, numbers_of, .. } = self;
+        components.clear();
+        components.extend(list.read(stream)?.iter().map(Sums::from));
+        numbers_of.clear();
+        numbers_of.extend(0..components.len() as u32);
+        Ok(select(numbers_of, |at| &components[at as usize], spec, *size, objects))
     }
 
     /// Writes the mask after cleaning, in its own colours, without waiting: rows of `pitch` bytes.
@@ -361,7 +594,7 @@ impl ObjectFinder {
         let mut args = [arg(&bits), arg(&is_black), arg(&to), arg(&pitch)];
         // SAFETY: the arguments of `unpack`, which writes `height` rows of `width` bytes, for which there is
         // room, as asserted.
-        unsafe { self.launch(stream, &self.kernels.unpack, &mut args) }
+        unsafe { stream.launch(&self.kernels.unpack, self.fours(), [THREADS, 1, 1], 0, &mut args) }
     }
 
     fn bits(&self, words: &DeviceBuffer<u32>) -> Bits {
@@ -447,6 +680,24 @@ mod tests {
         buffer
     }
 
+    /// Objects, by way of `list`.
+    fn find(
+        finder: &mut ObjectFinder,
+        stream: &Stream,
+        (mask, pitch): (&DeviceBuffer<u8>, usize),
+        frame: &DeviceFrame,
+        list: &mut ComponentList,
+        objects: &mut Vec<Object>,
+    ) -> u64 {
+        finder.clean(stream, mask, pitch).unwrap();
+        finder.count(stream, frame, list).unwrap();
+        // SAFETY: it is waited for in the next line, and until then the list is borrowed.
+        unsafe { finder.publish(stream, list).unwrap() };
+        stream.wait().unwrap();
+        finder.redo(stream, mask, pitch, frame, list).unwrap();
+        finder.objects(stream, list, objects).unwrap()
+    }
+
     #[track_caller]
     fn assert_same(
         gpu: &Gpu,
@@ -462,12 +713,12 @@ mod tests {
         let pitch = size.width + padding;
         let on_device = upload(gpu, stream, mask.as_ref(), pitch);
         let mut finder = ObjectFinder::with_room(gpu, spec, size, 16).unwrap();
+        let mut list = ComponentList::with_room(gpu, 16, 7).unwrap();
         // The second run starts from what the first left behind, and has room.
         for run in 0..2 {
             let what = format!("{size} {spec:?}, run {run}");
             let mut objects = Vec::new();
-            finder.run(stream, &on_device, pitch, &frame).unwrap();
-            let more = finder.objects(stream, &frame, &mut objects).unwrap();
+            let more = find(&mut finder, stream, (&on_device, pitch), &frame, &mut list, &mut objects);
             let mut cleaned = upload(gpu, stream, luma.as_ref(), pitch);
             finder.cleaned(stream, &mut cleaned, pitch).unwrap();
             let mut bytes = vec![0; cleaned.len()];
@@ -544,6 +795,21 @@ mod tests {
         }
     }
 
+    /// A line of one pixel that turns inwards, three pixels away from itself.
+    fn spiral(size: Size) -> Plane {
+        let mut mask = Plane::new(size);
+        let mut draw = |x: usize, y: usize| mask.data_mut()[y * size.width + x] = 255;
+        let (mut left, mut top, mut right, mut bottom) = (0, 0, size.width, size.height);
+        while right > left + 4 && bottom > top + 4 {
+            (left.saturating_sub(4)..right).for_each(|x| draw(x, top));
+            (top..bottom).for_each(|y| draw(right - 1, y));
+            (left..right).for_each(|x| draw(x, bottom - 1));
+            (top + 4..bottom).for_each(|y| draw(left, y));
+            (left, top, right, bottom) = (left + 4, top + 4, right - 4, bottom - 4);
+        }
+        mask
+    }
+
     #[test]
     fn objects_of_whole_frames_are_the_cpus() {
         let Some(gpu) = testing::gpu() else { return };
@@ -557,12 +823,13 @@ mod tests {
                 (0..size.area()).map(|i| if is_white(i % size.width, i / size.width) { 255 } else { 0 });
             Plane::from_vec(data.collect(), size)
         };
-        // Noise, letters, rings in each other, and one object a pixel.
+        // Noise, letters, rings in each other, one object a pixel, and one that passes all tiles.
         let masks = [
             of(&mut |_, _| random.below(2) == 0),
             of(&mut |x, y| x * y % 97 < 13 && x % 16 < 11 && y % 24 < 15),
             of(&mut |x, y| x.abs_diff(960).max(y.abs_diff(540)).is_multiple_of(2)),
             of(&mut |x, y| (x + y).is_multiple_of(2)),
+            spiral(size),
         ];
         for mask in &masks {
             for connectivity in [Connectivity::Four, Connectivity::Eight] {
@@ -570,8 +837,9 @@ mod tests {
                 let on_device = upload(&gpu, &stream, mask.as_ref(), size.width);
                 let mut finder = ObjectFinder::new(&gpu, &spec, size).unwrap();
                 let (mut objects, mut expected) = (Vec::new(), Vec::new());
-                finder.run(&stream, &on_device, size.width, &frame).unwrap();
-                finder.objects(&stream, &frame, &mut objects).unwrap();
+                let mut list = ComponentList::new(&gpu, size).unwrap();
+                let on_device = (&on_device, size.width);
+                find(&mut finder, &stream, on_device, &frame, &mut list, &mut objects);
                 let mut cpu = cpu::objects::ObjectFinder::new(&spec, size, None).unwrap();
                 cpu.clean(mask.as_ref()).unwrap();
                 cpu.find(luma.as_ref(), &mut expected).unwrap();

@@ -12,7 +12,7 @@ use lockon_core::template::Bank;
 
 use super::driver::{DeviceBuffer, Gpu, Stream};
 use super::ncc::{DeviceFrame, positions};
-use super::objects::ObjectFinder;
+use super::objects::{ComponentList, ObjectFinder};
 use super::search::{CandidateList, Lane, PlannedSearch, Planner, WindowSearch};
 use super::threshold::Thresholder;
 
@@ -175,7 +175,10 @@ impl Threshold {
 }
 
 /// The objects of masks of one size.
-pub struct Objects(ObjectFinder);
+pub struct Objects {
+    finder: ObjectFinder,
+    list: ComponentList,
+}
 
 impl Objects {
     /// Finds them as `spec` says.
@@ -183,7 +186,7 @@ impl Objects {
     /// # Errors
     /// `Usage` if masks of that size are too large; those of the device.
     pub fn new(gpu: &Gpu, spec: &ObjectSpec, size: Size) -> Result<Self> {
-        ObjectFinder::new(gpu, spec, size).map(Self)
+        Ok(Self { finder: ObjectFinder::new(gpu, spec, size)?, list: ComponentList::new(gpu, size)? })
     }
 
     /// Puts cleaning and counting into a stream, without waiting. `mask` has rows without padding; it and the
@@ -192,12 +195,25 @@ impl Objects {
     /// # Panics
     /// If the frame or the mask is of another size.
     pub fn start(&mut self, stream: &Stream, mask: &DeviceBuffer<u8>, frame: &Frame) -> Result<()> {
-        self.0.run(stream, mask, frame.size().width, &frame.0)
+        self.finder.clean(stream, mask, frame.size().width)?;
+        self.finder.count(stream, &frame.0, &mut self.list)
     }
 
-    /// Waits, and writes the objects that were counted last. Returns how many are beyond the maximum.
-    pub fn wait(&mut self, stream: &Stream, frame: &Frame, objects: &mut Vec<Object>) -> Result<u64> {
-        self.0.objects(stream, &frame.0, objects)
+    /// Waits, and writes the objects of the mask and the frame that were counted last. Returns how many are
+    /// beyond the maximum.
+    pub fn wait(
+        &mut self,
+        stream: &Stream,
+        mask: &DeviceBuffer<u8>,
+        frame: &Frame,
+        objects: &mut Vec<Object>,
+    ) -> Result<u64> {
+        let Self { finder, list } = self;
+        // SAFETY: it is waited for in the next line, and until then the list is borrowed.
+        unsafe { finder.publish(stream, list)? };
+        stream.wait()?;
+        finder.redo(stream, mask, frame.size().width, &frame.0, list)?;
+        finder.objects(stream, list, objects)
     }
 
     /// Puts the mask that was cleaned last into a stream, in its own colours and rows without padding,
@@ -206,6 +222,6 @@ impl Objects {
     /// # Panics
     /// If it has no room.
     pub fn cleaned(&self, stream: &Stream, mask: &mut DeviceBuffer<u8>) -> Result<()> {
-        self.0.cleaned(stream, mask, self.0.size().width)
+        self.finder.cleaned(stream, mask, self.finder.size().width)
     }
 }

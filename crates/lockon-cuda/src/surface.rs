@@ -690,7 +690,6 @@ impl Surface for DevicePicture {
 mod tests {
     use cudarc::driver::{result, sys};
     use lockon_core::backend::{Backend, Findings, Options, Standing, cpu};
-    use lockon_core::config::Kernels;
     use lockon_core::frame::outlines::{DIRECTIONS, Edge, MOST_EDGES, Outline, PLACES, Peak, Peaks};
     use lockon_core::frame::{FrameMeta, PixelFormat};
     use lockon_core::reference::surface::OnDevice;
@@ -1004,8 +1003,9 @@ mod tests {
             .thresholding(Some("mean:9:3".parse().unwrap()), true)
             .expanding(expands);
         let on_host = Options { threads: 1, ..Options::default().on_cpu() };
+        let options = Options { depth: 3, traffic: traffic.clone(), ..Options::default() };
         let mut cpu = cpu::Cpu::open(standing.clone(), &on_host).unwrap();
-        let mut cuda = Cuda::open(standing, 3, Kernels::default(), 0).unwrap().counting(&traffic);
+        let mut cuda = Cuda::open(standing, &options, 0).unwrap();
         for turn in 0..9 {
             let (memory, definition) = picture(gpu, &format, &mut random);
             let plane = definition.plane(0).to_plane();

@@ -14,7 +14,7 @@ use super::testing::Random;
 use super::*;
 use lockon_core::backend::peaks::{ScoreTile, Selector};
 use lockon_core::backend::{Options, cpu};
-use lockon_core::config::{Kernel, Limits, NccKernel, ThresholdSpec};
+use lockon_core::config::{Kernel, Limits, NccKernel, ObjectSpec, ThresholdSpec};
 use lockon_core::frame::{Plane, Rect};
 use lockon_core::reference;
 use lockon_core::results::Match;
@@ -22,6 +22,10 @@ use lockon_core::template::{Bank, Template};
 
 fn shared(frame: &Plane) -> Arc<dyn Picture> {
     Arc::new(frame.clone())
+}
+
+fn options(depth: usize, kernels: Kernels) -> Options {
+    Options { depth, kernels, ..Options::default() }
 }
 
 /// One template in one region of one frame, as a failure prints it.
@@ -283,7 +287,7 @@ fn compare(
     frames: &[Plane],
     what: &str,
 ) -> Vec<Findings> {
-    let mut cuda = Cuda::open(standing.clone(), depth, kernels, 0).unwrap();
+    let mut cuda = Cuda::open(standing.clone(), &options(depth, kernels), 0).unwrap();
     let mut cpu = on_cpu(standing, depth);
     let found = findings_of(&mut cuda, frames);
     for (index, (found, expected)) in found.iter().zip(findings_of(&mut cpu, frames)).enumerate() {
@@ -291,8 +295,94 @@ fn compare(
         assert_eq!(found.foreground, expected.foreground, "{what}, frame {index}: foreground");
         let pixels = |findings: &Findings| findings.mask.as_ref().map(|mask| mask.plane(0).to_plane());
         assert!(pixels(found) == pixels(&expected), "{what}, frame {index}: masks differ");
+        let counts = |findings: &Findings| (findings.objects.as_ref().map(Vec::len), findings.more_objects);
+        assert_eq!(counts(found), counts(&expected), "{what}, frame {index}: numbers of objects");
+        assert!(found.objects == expected.objects, "{what}, frame {index}: objects differ");
     }
     found
+}
+
+fn objects(spec: &str) -> ObjectSpec {
+    serde_json::from_str(spec).unwrap()
+}
+
+#[test]
+fn objects_of_a_full_ring_are_the_cpus() {
+    if testing::gpu().is_none() {
+        return;
+    }
+    let mut random = Random(51);
+    for (turn, spec) in [
+        "{}",
+        r#"{"connect":"4","area":"2..50"}"#,
+        r#"{"colour":"black","open":"3","fill_holes":true,"max":3}"#,
+        r#"{"close":"3"}"#,
+        r#"{"reports":false,"close":"3"}"#,
+        r#"{"reports":false}"#,
+    ]
+    .iter()
+    .enumerate()
+    {
+        for (wants_mask, expands, is_searched) in
+            [(false, false, true), (true, false, false), (true, true, true), (false, true, false)]
+        {
+            let size = Size::new(97 + 40 * turn, 61 + 9 * turn);
+            let frames: Vec<_> = (0..6).map(|_| random.picture(size)).collect();
+            let mut standing = Standing::new(size)
+                .thresholding(Some("mean:15:3".parse().unwrap()), wants_mask)
+                .finding(Some(objects(spec)))
+                .expanding(expands);
+            if is_searched {
+                let template = random.template(frames[0].as_ref(), Size::new(12, 9), "t");
+                let limits = Limits { min_score: 0.2, ..Limits::default() };
+                standing = standing.searching(&Bank::new(vec![template]).unwrap(), None, limits).unwrap();
+            }
+            let depth = 1 + turn % 3;
+            let what = format!("{spec}, mask {wants_mask}, expanded {expands}, {depth} slots");
+            let found = compare(&standing, depth, Kernels::default(), &frames, &what);
+            let reports = standing.objects.unwrap().reports;
+            assert!(found.iter().all(|frame| frame.objects.is_some() == reports), "{what}");
+        }
+    }
+    testing::gpu().unwrap().check_dropped().unwrap();
+}
+
+/// Pixels of a checkerboard, each an object of its own.
+fn checkerboard(size: Size) -> Plane {
+    let at = |at: usize| if (at % size.width + at / size.width).is_multiple_of(2) { 200 } else { 50 };
+    Plane::from_vec((0..size.area()).map(at).collect(), size)
+}
+
+#[test]
+fn a_ring_with_more_objects_than_room_counts_them_again_and_has_room_from_then_on() {
+    if testing::gpu().is_none() {
+        return;
+    }
+    let size = Size::new(640, 480);
+    let frames = vec![checkerboard(size); 3];
+    let standing = Standing::new(size)
+        .thresholding(Some("mean:3:0".parse().unwrap()), false)
+        .finding(Some(objects(r#"{"connect":"4"}"#)));
+    let found = compare(&standing, 1, Kernels::default(), &frames, "a checkerboard");
+    assert_eq!(found[0].objects.as_ref().unwrap().len(), size.area() / 2);
+    assert_eq!(found.iter().map(|findings| findings.redone).collect::<Vec<_>>(), [1, 0, 0]);
+}
+
+#[test]
+fn a_ring_with_more_objects_than_memory_gives_the_error_of_the_cpu_and_is_not_used_again() {
+    if testing::gpu().is_none() {
+        return;
+    }
+    let size = Size::new(64, 48);
+    let standing = Standing::new(size)
+        .thresholding(Some("mean:3:0".parse().unwrap()), false)
+        .finding(Some(objects(r#"{"connect":"4"}"#)));
+    let options = Options { memory: Some(Bytes(200_000)), ..options(2, Kernels::default()) };
+    let mut cuda = Cuda::open(standing, &options, 0).unwrap();
+    submitted(&mut cuda, 0, &checkerboard(size)).unwrap();
+    let said = waited(&mut cuda).unwrap_err();
+    assert!(said.contains("the objects of a mask of 64x48") && said.contains("--open"), "{said}");
+    assert_is_poisoned(&mut cuda, &said, &checkerboard(size));
 }
 
 /// About 60 small cases that reach every kernel and every edge of its tiles: what a sanitizer has time for.
@@ -674,7 +764,7 @@ fn a_ring_that_had_more_suspects_than_room_makes_score_maps_from_then_on() {
         Standing::new(frames[0].size()).searching(&Bank::new(vec![template]).unwrap(), None, limits).unwrap();
     let expected = findings_of(&mut on_cpu(&standing, 1), &frames);
     let kernels = std::iter::once(Kernel::Ncc(NccKernel::Mma)).collect();
-    let mut cuda = Cuda::open(standing, 1, kernels, 0).unwrap();
+    let mut cuda = Cuda::open(standing, &options(1, kernels), 0).unwrap();
     // Its graph was captured with the room that there was.
     cuda.ring.free_mut()[0].graph = None;
     cuda.work.lane.limit_suspects(4).unwrap();
@@ -797,7 +887,7 @@ fn a_ring_whose_second_search_failed_gives_its_error_and_launches_nothing() {
     let template = random.template(frame.as_ref(), Size::new(3, 3), "t");
     let limits = Limits { min_score: -1.0, max_matches: 50, max_overlap: 0.0 };
     let standing = Standing::new(size).searching(&Bank::new(vec![template]).unwrap(), None, limits).unwrap();
-    let mut cuda = Cuda::open(standing, 1, Kernels::default(), 0).unwrap();
+    let mut cuda = Cuda::open(standing, &options(1, Kernels::default()), 0).unwrap();
     submitted(&mut cuda, 0, &frame).unwrap();
     counted::IS_FULL.set(true);
     let said = waited(&mut cuda).unwrap_err();
@@ -818,7 +908,7 @@ fn a_ring_that_could_not_start_a_frame_gives_its_error_and_no_findings() {
     let size = Size::new(64, 48);
     let frame = Random(79).picture(size);
     let standing = Standing::new(size).thresholding(Some("mean:5:1".parse().unwrap()), true);
-    let mut cuda = Cuda::open(standing, 2, Kernels::default(), 0).unwrap();
+    let mut cuda = Cuda::open(standing, &options(2, Kernels::default()), 0).unwrap();
     // All masks are held, so that a third is to be made.
     let mut held = Vec::new();
     for index in 0..2 {
@@ -933,7 +1023,7 @@ fn a_template_that_does_not_fit_is_refused_when_the_ring_is_opened() {
     let luma = reference::picture(Size::new(9, 31));
     let bank = Bank::new(vec![Template::new("t", luma, None).unwrap()]).unwrap();
     let standing = Standing { bank: Some(bank.into()), ..Standing::new(Size::new(40, 30)) };
-    let error = Cuda::open(standing, 1, Kernels::default(), 0).err().unwrap();
+    let error = Cuda::open(standing, &options(1, Kernels::default()), 0).err().unwrap();
     assert!(matches!(error, Error::Template { .. }), "{error}");
 }
 
@@ -943,7 +1033,8 @@ fn devices_that_are_not_there_are_refused_by_number() {
         return;
     }
     let count = devices().unwrap().len();
-    let error = Cuda::open(Standing::new(Size::new(8, 8)), 1, Kernels::default(), count).err().unwrap();
+    let error =
+        Cuda::open(Standing::new(Size::new(8, 8)), &options(1, Kernels::default()), count).err().unwrap();
     let Error::Backend { fault: DeviceFault::NoSuchDevice { asked, count: there }, .. } = error else {
         panic!("{error}")
     };
@@ -960,7 +1051,7 @@ fn frames_that_do_not_fit_are_refused_with_the_bytes_that_are_free() {
     let bank = Bank::new(vec![template]).unwrap();
     let open = |size: Size, depth: usize| {
         let standing = Standing::new(size).searching(&bank, None, Limits::default()).unwrap();
-        Cuda::open(standing, depth, Kernels::default(), 0).err().unwrap()
+        Cuda::open(standing, &options(depth, Kernels::default()), 0).err().unwrap()
     };
     // 16 bytes a pixel for searches, and one in each of 64 slots: 288 GB.
     let error = open(Size::new(60_000, 60_000), 64);
@@ -997,7 +1088,7 @@ fn uploads_overlap_kernels_and_frames_neither_allocate_nor_wait_twice() {
 /// that frames neither allocate nor wait twice.
 fn uploads_that_overlap(gpu: &Gpu, standing: Standing, frames: &[Plane]) -> usize {
     let slow = std::iter::once(Kernel::Ncc(NccKernel::Shared)).collect();
-    let mut cuda = Cuda::open(standing, 2, slow, 0).unwrap();
+    let mut cuda = Cuda::open(standing, &options(2, slow), 0).unwrap();
     let epoch = gpu.timed_event().unwrap();
     epoch.record(&cuda.work.streams.uploads).unwrap();
     let mut findings = Findings::default();
@@ -1059,7 +1150,8 @@ fn times_of_frames_that_are_only_uploaded_are_there_with_the_frames() {
     }
     let frames = vec![Random(4).picture(Size::new(640, 361)); 300];
     for depth in 1..4 {
-        let mut cuda = Cuda::open(Standing::new(frames[0].size()), depth, Kernels::default(), 0).unwrap();
+        let mut cuda =
+            Cuda::open(Standing::new(frames[0].size()), &options(depth, Kernels::default()), 0).unwrap();
         for findings in findings_of(&mut cuda, &frames) {
             assert!(findings.matches.is_empty() && findings.foreground.is_none() && findings.mask.is_none());
             assert!(findings.upload_us > 0);
@@ -1090,7 +1182,7 @@ fn a_lost_device_is_an_error_and_not_a_hang() {
 fn a_device_is_lost() {
     let size = Size::new(64, 48);
     let standing = Standing::new(size).thresholding(Some("mean:5:1".parse().unwrap()), true);
-    let mut backend = Cuda::open(standing, 2, Kernels::default(), 0).unwrap();
+    let mut backend = Cuda::open(standing, &options(2, Kernels::default()), 0).unwrap();
     let meta = FrameMeta { index: 0, pts_ns: None, duration_ns: None, arrived: Instant::now() };
     backend.submit(meta, &shared(&Plane::new(size))).unwrap();
     testing::lose(&backend.work.gpu);

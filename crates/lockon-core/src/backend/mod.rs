@@ -40,8 +40,7 @@ pub struct Standing {
     pub threshold: Option<ThresholdSpec>,
     /// The thresholded frame itself is wanted, not only its foreground share.
     pub wants_mask: bool,
-    /// The cleaning and the objects of the thresholded frame, where there is one. A backend that does not
-    /// find objects is wrapped into a [`cpu::host_objects::HostObjects`], which does.
+    /// The cleaning and the objects of the thresholded frame, where there is one.
     pub objects: Option<ObjectSpec>,
     /// Luma is of limited range, and is expanded to full range before all else (`colour::expanded`).
     pub expands: bool,
@@ -265,9 +264,14 @@ impl Standing {
     }
 
     /// The work on thresholded frames, where it is needed: cleaning alone shows only in the mask.
-    pub(crate) fn work_on_masks(&self) -> Option<ObjectSpec> {
+    pub fn work_on_masks(&self) -> Option<ObjectSpec> {
         self.objects.filter(|spec| self.threshold.is_some() && (spec.reports || self.wants_mask))
     }
+}
+
+/// Lists of objects of a ring with so many slots: one for each, and two with the engine.
+pub const fn lists_of_objects(depth: usize) -> usize {
+    depth + 2
 }
 
 /// Slots of a ring, where nothing is said. With four an H200 searches 1080p at 0.97 of the rate at which it

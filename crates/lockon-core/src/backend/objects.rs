@@ -5,8 +5,9 @@ use std::cmp::Reverse;
 use rayon::prelude::*;
 
 use crate::config::ObjectSpec;
-use crate::error::{Error, Result};
+use crate::error::{Bytes, Error, Result};
 use crate::frame::Size;
+use crate::message::{Message, Setting};
 use crate::results::Object;
 
 /// The integers of a connected component, which a device counts: [`Object`] says what each is for.
@@ -152,6 +153,22 @@ fn rounded(value: f64) -> f64 {
     libm::round(value * 1000.0) / 1000.0 + 0.0
 }
 
+/// The error where the objects of a mask of that size take more memory than is allowed.
+pub fn too_many(size: Size, wanted: Bytes, limit: Bytes) -> Error {
+    Error::MemoryLimit {
+        what: format!("the objects of a mask of {size}"),
+        wanted,
+        limit,
+        remedy: Message::new(
+            "use {}, or another threshold that gives fewer objects",
+            [Setting::named("open")],
+        ),
+    }
+}
+
+/// Fewer components than that are made objects by the calling thread: to wake others would take longer.
+pub const FEW: usize = 512;
+
 /// Makes objects of the components that the filters of `spec` let through, in the order of `components`,
 /// whose sums `of` gives; with a maximum number the largest, largest first. Returns how many are beyond the
 /// maximum. `components` are ascending, and are changed.
@@ -174,8 +191,13 @@ pub fn select<'a>(
         more = components.len().saturating_sub(max) as u64;
         components.truncate(max);
     }
-    let made = components.par_iter().with_min_len(512).map(|&at| of(at).object(picture));
-    made.collect_into_vec(objects);
+    if components.len() < FEW {
+        objects.clear();
+        objects.extend(components.iter().map(|&at| of(at).object(picture)));
+    } else {
+        let made = components.par_iter().with_min_len(FEW).map(|&at| of(at).object(picture));
+        made.collect_into_vec(objects);
+    }
     more
 }
 

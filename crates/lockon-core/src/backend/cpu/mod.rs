@@ -13,7 +13,6 @@
 //! | `pyramid` | search from coarse to fine |
 //! | `threshold`, `gaussian` | the mask |
 //! | `objects`, `bits` | the objects of a mask; opening and closing it |
-//! | `host_objects` | objects of the masks of another device |
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -22,7 +21,7 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, Sender};
 
 use crate::backend::ring::Poison;
-use crate::backend::{Backend, Device, Findings, Options, Standing, Variants};
+use crate::backend::{Backend, Device, Findings, Options, Standing, Variants, lists_of_objects};
 use crate::colour;
 use crate::control::Control;
 use crate::error::{Bytes, DeviceFault, Error, Result};
@@ -44,7 +43,6 @@ mod correlate;
 mod estimate;
 mod exact;
 mod gaussian;
-pub mod host_objects;
 pub mod ncc;
 pub mod objects;
 mod plan;
@@ -300,11 +298,6 @@ impl StandingWork {
     }
 }
 
-/// Lists of objects of a ring with so many slots: one for each, and two with the engine.
-const fn lists_of_objects(depth: usize) -> usize {
-    depth + 2
-}
-
 /// Logs, before the first frame, the cost of each frame; at a higher level if that is seconds.
 fn tell_cost(matcher: &Matcher, standing: &Standing) {
     let members = standing.bank.as_ref().map_or(0, |bank| bank.members().len());
@@ -387,6 +380,8 @@ fn processor_name() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{BackendChoice, ObjectSpec};
+    use crate::results::Object;
     use crate::template::{Bank, Template};
 
     fn meta(index: u64) -> FrameMeta {
@@ -475,5 +470,70 @@ mod tests {
             assert_eq!(said, "cpu: the worker thread has ended (a panic was reported above)");
             assert!(cpu.submit(meta(9), &blank()).is_err());
         }
+    }
+
+    const SIZE: Size = Size::new(97, 61);
+
+    fn options(threads: usize) -> Options {
+        Options { choice: BackendChoice::Cpu, depth: 2, threads, ..Options::default() }
+    }
+
+    fn standing(spec: &str, wants_mask: bool) -> Standing {
+        let objects: ObjectSpec = serde_json::from_str(spec).unwrap();
+        let threshold = Some("mean:15:3".parse().unwrap());
+        Standing::new(SIZE).thresholding(threshold, wants_mask).finding(Some(objects))
+    }
+
+    type Found = (Option<f64>, Option<Vec<u8>>, Option<Vec<Object>>, u64);
+
+    /// The results of three pictures.
+    fn found(mut backend: Box<dyn Backend>) -> Vec<Found> {
+        let mut findings = Findings::default();
+        let mut all = Vec::new();
+        for index in 0..3 {
+            let mut picture = crate::reference::picture(SIZE);
+            picture.data_mut().rotate_left(37 * index as usize);
+            backend.submit(meta(index), &(Arc::new(picture) as Arc<dyn Picture>)).unwrap();
+            assert_eq!(backend.wait_next(&mut findings).unwrap().unwrap().index, index);
+            let mask = findings.mask.take().map(|mask| mask.plane(0).to_plane().into_vec());
+            all.push((findings.foreground, mask, findings.objects.clone(), findings.more_objects));
+        }
+        all
+    }
+
+    #[test]
+    fn objects_of_frames_are_the_same_for_any_number_of_threads() {
+        for spec in [
+            "{}",
+            r#"{"colour":"black","connect":"4","open":"3","fill_holes":true,"max":3}"#,
+            r#"{"reports":false,"close":"3"}"#,
+        ] {
+            for (wants_mask, expands) in [(false, false), (true, false), (true, true)] {
+                let standing = standing(spec, wants_mask).expanding(expands);
+                let found =
+                    |threads| found(Box::new(Cpu::open(standing.clone(), &options(threads)).unwrap()));
+                let expected = found(1);
+                assert!(expected.iter().all(|frame| frame.0.is_some() && frame.1.is_some() == wants_mask));
+                assert_eq!(found(3), expected, "{spec}");
+                let reports = standing.objects.unwrap().reports;
+                assert!(expected.iter().all(|frame| frame.2.is_some() == reports));
+                assert!(!reports || expected.iter().any(|frame| frame.2 != expected[0].2), "{spec}");
+            }
+        }
+    }
+
+    #[test]
+    fn too_many_objects_for_the_memory_are_an_error_that_every_later_call_repeats() {
+        let options = Options { memory: Some(Bytes(80_000)), ..options(2) };
+        let mut backend = Cpu::open(standing("{}", false), &options).unwrap();
+        let dots = (0..SIZE.area())
+            .map(|at| if at.is_multiple_of(2) && (at / SIZE.width).is_multiple_of(2) { 255 } else { 0 });
+        let picture: Arc<dyn Picture> = Arc::new(Plane::from_vec(dots.collect(), SIZE));
+        backend.submit(meta(0), &picture).unwrap();
+        for _ in 0..2 {
+            let error = backend.wait_next(&mut Findings::default()).unwrap_err();
+            assert!(matches!(error, Error::MemoryLimit { .. }), "{error}");
+        }
+        assert!(matches!(backend.submit(meta(0), &picture), Err(Error::MemoryLimit { .. })));
     }
 }

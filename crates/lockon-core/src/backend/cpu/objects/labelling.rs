@@ -8,10 +8,10 @@ use rayon::prelude::*;
 use super::tally::Tally;
 use crate::backend::cpu::bits::Bits;
 use crate::backend::cpu::simd::Level;
+use crate::backend::objects::too_many;
 use crate::config::Connectivity;
-use crate::error::{Bytes, Error, Result};
+use crate::error::{Bytes, Result};
 use crate::frame::Size;
-use crate::message::{Message, Setting};
 
 /// Pixels beside each other in a row, from `start` to before `end`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -142,16 +142,8 @@ impl<T: Tally> Labelling<T> {
             );
         });
         if self.bands.iter().any(|band| band.is_full) {
-            return Err(Error::MemoryLimit {
-                what: format!("the objects of a mask of {size}"),
-                // When it was given up: all of it would take more.
-                wanted: Bytes(used.into_inner() as u64),
-                limit: work.memory,
-                remedy: Message::new(
-                    "use {}, or another threshold that gives fewer objects",
-                    [Setting::named("open")],
-                ),
-            });
+            // The memory when it was given up: all of it would take more.
+            return Err(too_many(size, Bytes(used.into_inner() as u64), work.memory));
         }
         self.join(work.connectivity);
         Ok(())
