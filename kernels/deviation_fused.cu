@@ -18,7 +18,7 @@ struct ExactDeviation {
     if (n * ss == (unsigned long long)s * s) {
       return value > (is_niblack ? value + k * 0.0 : value * (1.0 + k * (0.0 / 128.0 - 1.0)));
     }
-    return is_niblack ? Niblack{k, block}.is_above(pixel, s, ss) : Sauvola{k, block}.is_above(pixel, s, ss);
+    return is_niblack ? Niblack{k, block * block}.is_above(pixel, s, ss) : Sauvola{k, block * block}.is_above(pixel, s, ss);
   }
 };
 

@@ -1,23 +1,26 @@
 // Adaptive threshold: foreground where a pixel stands out from its neighbourhood.
 //
-// The neighbourhood of a pixel is the block x block square around it, block = 2 * radius + 1; outside the
-// picture it sees the nearest pixel of the border. mask[y][x] is 255 if (I[y][x] > T[y][x]) != inverse, else
-// 0. T comes from
+// The neighbourhood of a pixel is the block around it, a square with block = 2 * radius + 1, or 2 * radius + 1
+// wide and 2 * down + 1 high; outside the picture it sees the nearest pixel of the border. mask[y][x] is 255
+// if (I[y][x] > T[y][x]) != inverse, else 0. T comes from
 //
-//   mean      round(S * scale) - offset, in f32
-//   Sauvola   m * (1 + k * (s / 128 - 1)), in f64
-//   Niblack   m + k * s, in f64
-//   Gaussian  round(sum over dx, dy of weight[dx] * weight[dy] * I[y + dy][x + dx]) - offset
+//   mean        round(S * scale) - offset, in f32
+//   Sauvola     m * (1 + k * (s / 128 - 1)), in f64
+//   Niblack     m + k * s, in f64
+//   Wolf        m + k * ((s / R - 1) * (m - M)), in f64
+//   Phansalkar  m * (1 + 2 * exp(-10 * m / 255) + k * (s / 127.5 - 1)), in f64, the exponential from a table
+//   Bradley     m * share; I * n and S * share are compared, in f64
+//   Gaussian    round(sum over dx, dy of weight[dx] * weight[dy] * I[y + dy][x + dx]) - offset
 //
-// with S and SS the sums of I and of I * I over the neighbourhood, n = block * block, scale = 1 / n, m = S /
-// n and s = sqrt((n * SS - S * S) / (n * n)).
+// with S and SS the sums of I and of I * I over the neighbourhood of n pixels, scale = 1 / n, m = S / n and
+// s = sqrt((n * SS - S * S) / (n * n)); M is the least luma of the frame and R the greatest s.
 //
 // Every sum is an exact integer and every rounding is written out, so two kernels for one method write the
 // same bytes, and so does the CPU. Scale, offset and weights are made on the host
 // (crates/lockon-core/src/backend/threshold.rs).
 //
-// The box sums (mean, Sauvola, Niblack) are made by box_tile, which costs block * block steps a pixel, or by
-// box_columns and box_rows, which cost the same for every block. The Gaussian is a pass along the rows and
+// The box sums (all but the Gaussian) are made by box_tile, which costs block * block steps a pixel and is for
+// squares of the first three, or by box_columns and box_rows, which cost the same for every block. The Gaussian is a pass along the rows and
 // one down the columns; each has a kernel with the halo in shared memory ("shared") and one that leaves the
 // halo to the cache ("cached").
 //
@@ -25,6 +28,7 @@
 // Blocks are multiples of 32 wide, so the lanes of a warp are neighbours in x.
 //
 // Oracle: crates/lockon-core/src/reference/threshold.rs, in the tests of crates/lockon-cuda/src/threshold.rs.
+#include "survey.cuh"
 #include "threshold_rules.cuh"
 
 // Output pixels of a block of box_tile, one a thread: a warp is a row. Other heights were not measured.
@@ -49,6 +53,52 @@ __constant__ unsigned weights[255];
 
 // Pixels of a block's tile; its size is a launch's.
 extern __shared__ unsigned char tile[];
+
+// Rules that no one-pass kernel has.
+
+// `least` and `greatest` are those of the frame: of its luma, and of its deviations, 1 if all are 0.
+struct Wolf {
+  double k;
+  int area;
+  double least, greatest;
+
+  __device__ __forceinline__ bool is_above(int pixel, unsigned s, unsigned ss) const {
+    const Moments of(s, ss, area);
+    return double(pixel) > of.m + k * ((of.s / greatest - 1.0) * (of.m - least));
+  }
+};
+
+// Means of which `factors` has the term that is interpolated, and its difference to the next: the numeric
+// contract's.
+constexpr int PHANSALKAR_MEANS = 257;
+
+struct Phansalkar {
+  double k;
+  int area;
+  const double2* factors;
+
+  __device__ __forceinline__ bool is_above(int pixel, unsigned s, unsigned ss) const {
+    const Moments of(s, ss, area);
+    const int whole = int(of.m);
+    const double2 factor = factors[min(whole, PHANSALKAR_MEANS - 1)];
+    const double term = factor.x + (of.m - double(whole)) * factor.y;
+    return double(pixel) > of.m * (1.0 + term + k * (of.s / 127.5 - 1.0));
+  }
+};
+
+struct Bradley {
+  double share;
+  int area;
+
+  __device__ __forceinline__ bool is_above(int pixel, unsigned s, unsigned) const {
+    // Both fit in 24 bits.
+    return double(pixel * area) > double(s) * share;
+  }
+};
+
+// Pixels of a block.
+__device__ __forceinline__ int square(int radius) { return (2 * radius + 1) * (2 * radius + 1); }
+__device__ __forceinline__ int area(int radius, int down) { return (2 * radius + 1) * (2 * down + 1); }
 
 // Adds the counts of a warp's lanes to the counter: one atomic operation a warp. All lanes call this
 // together.
@@ -164,40 +214,90 @@ extern "C" __global__ void mean_tile(const unsigned char* pixels, int pitch, int
 extern "C" __global__ void sauvola_tile(const unsigned char* pixels, int pitch, int width, int height,
                                         unsigned char* mask, unsigned long long* foreground, int radius, int inverse,
                                         double k) {
-  box_tile({pixels, pitch, width, height}, mask, foreground, radius, inverse, Sauvola{k, 2 * radius + 1});
+  box_tile({pixels, pitch, width, height}, mask, foreground, radius, inverse, Sauvola{k, square(radius)});
 }
 
 extern "C" __global__ void niblack_tile(const unsigned char* pixels, int pitch, int width, int height,
                                         unsigned char* mask, unsigned long long* foreground, int radius, int inverse,
                                         double k) {
-  box_tile({pixels, pitch, width, height}, mask, foreground, radius, inverse, Niblack{k, 2 * radius + 1});
+  box_tile({pixels, pitch, width, height}, mask, foreground, radius, inverse, Niblack{k, square(radius)});
 }
 
 // Box thresholds by sliding sums: box_columns, then one kernel a rule; see box_rows.
 
-// Any block; grid (width / block.x, height / STRIP_ROWS / block.y) rounded up.
+// Any block; grid (width / block.x, height / STRIP_ROWS / block.y) rounded up. `down` is rows above and below the
+// centre.
 extern "C" __global__ void box_columns(const unsigned char* pixels, int pitch, int width, int height, unsigned* s,
-                                       unsigned* ss, int radius) {
-  sum_columns({pixels, pitch, width, height}, radius, 2 * radius + 1, height, s, ss, width);
+                                       unsigned* ss, int down) {
+  sum_columns({pixels, pitch, width, height}, down, 2 * down + 1, height, s, ss, width);
 }
 
 extern "C" __global__ void mean_rows(const unsigned char* pixels, int pitch, int width, int height, const unsigned* s,
-                                     const unsigned* ss, unsigned char* mask, unsigned long long* foreground,
-                                     int radius, int inverse, float scale, int offset) {
+                                     const unsigned* ss, unsigned char* mask, unsigned long long* foreground, int radius,
+                                     int inverse, int down, float scale, int offset) {
   // The mean needs no squares: s in place of ss keeps the other array out of the cache.
   box_rows({pixels, pitch, width, height}, s, s, mask, foreground, radius, inverse, Mean{scale, offset});
 }
 
-extern "C" __global__ void sauvola_rows(const unsigned char* pixels, int pitch, int width, int height,
-                                        const unsigned* s, const unsigned* ss, unsigned char* mask,
-                                        unsigned long long* foreground, int radius, int inverse, double k) {
-  box_rows({pixels, pitch, width, height}, s, ss, mask, foreground, radius, inverse, Sauvola{k, 2 * radius + 1});
+extern "C" __global__ void sauvola_rows(const unsigned char* pixels, int pitch, int width, int height, const unsigned* s,
+                                        const unsigned* ss, unsigned char* mask, unsigned long long* foreground, int radius,
+                                        int inverse, int down, double k) {
+  box_rows({pixels, pitch, width, height}, s, ss, mask, foreground, radius, inverse, Sauvola{k, area(radius, down)});
 }
 
-extern "C" __global__ void niblack_rows(const unsigned char* pixels, int pitch, int width, int height,
-                                        const unsigned* s, const unsigned* ss, unsigned char* mask,
-                                        unsigned long long* foreground, int radius, int inverse, double k) {
-  box_rows({pixels, pitch, width, height}, s, ss, mask, foreground, radius, inverse, Niblack{k, 2 * radius + 1});
+extern "C" __global__ void niblack_rows(const unsigned char* pixels, int pitch, int width, int height, const unsigned* s,
+                                        const unsigned* ss, unsigned char* mask, unsigned long long* foreground, int radius,
+                                        int inverse, int down, double k) {
+  box_rows({pixels, pitch, width, height}, s, ss, mask, foreground, radius, inverse, Niblack{k, area(radius, down)});
+}
+
+extern "C" __global__ void phansalkar_rows(const unsigned char* pixels, int pitch, int width, int height, const unsigned* s,
+                                           const unsigned* ss, unsigned char* mask, unsigned long long* foreground, int radius,
+                                           int inverse, int down, double k, const double2* factors) {
+  box_rows({pixels, pitch, width, height}, s, ss, mask, foreground, radius, inverse,
+           Phansalkar{k, area(radius, down), factors});
+}
+
+extern "C" __global__ void bradley_rows(const unsigned char* pixels, int pitch, int width, int height, const unsigned* s,
+                                        const unsigned* ss, unsigned char* mask, unsigned long long* foreground, int radius,
+                                        int inverse, int down, double share) {
+  // As the mean.
+  box_rows({pixels, pitch, width, height}, s, s, mask, foreground, radius, inverse, Bradley{share, area(radius, down)});
+}
+
+// Wolf's threshold needs the frame's numbers first: `begin_survey` (threshold_whole.cu), box_columns,
+// wolf_survey, wolf_rows.
+
+// Block and grid of the kernels above. One atomic operation a warp.
+extern "C" __global__ void wolf_survey(const unsigned char* pixels, int pitch, int width, int height, const unsigned* s,
+                                       const unsigned* ss, Survey* survey, int radius, int down) {
+  const int y = blockIdx.y * blockDim.y + threadIdx.y;
+  if (y >= height) return;  // whole warps: a warp is in one row
+  const unsigned char* row = pixels + size_t(y) * pitch;
+  unsigned least = 255;
+  unsigned long long greatest = 0;
+  slide_along_row(s + size_t(y) * width, ss + size_t(y) * width, width, radius, 2 * radius + 1, width,
+                  blockIdx.x * SEGMENT, [&](int x, unsigned sum, unsigned long long squares) {
+                    least = min(least, unsigned(row[x]));
+                    greatest = max(greatest, spread(sum, unsigned(squares), area(radius, down)));
+                  });
+  for (int step = 16; step > 0; step /= 2) {
+    least = min(least, __shfl_xor_sync(ALL_LANES, least, step));
+    greatest = max(greatest, __shfl_xor_sync(ALL_LANES, greatest, step));
+  }
+  if (threadIdx.x == 0) {
+    atomicMin(&survey->least, least);
+    atomicMax(&survey->greatest, greatest);
+  }
+}
+
+extern "C" __global__ void wolf_rows(const unsigned char* pixels, int pitch, int width, int height, const unsigned* s,
+                                     const unsigned* ss, unsigned char* mask, unsigned long long* foreground, int radius,
+                                     int inverse, int down, double k, const Survey* survey) {
+  const int n = area(radius, down);
+  const double greatest = survey->greatest > 0 ? deviation_of(survey->greatest, n) : 1.0;
+  box_rows({pixels, pitch, width, height}, s, ss, mask, foreground, radius, inverse,
+           Wolf{k, n, double(survey->least), greatest});
 }
 
 // The Gaussian along the rows: weighed[y][x], `height` rows of `width`. Block ROWS_TILE_X x ROWS_TILE_Y, grid

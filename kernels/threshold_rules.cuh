@@ -1,5 +1,5 @@
-// The comparisons of the adaptive thresholds: the rules of the box thresholds and the fixed point of the
-// Gaussian.
+// The comparisons of the thresholds of neighbourhoods: the rules of the box thresholds and the fixed point of
+// the Gaussian.
 //
 // The formulas are at the top of threshold.cu. Every rounding is written out, so that all kernels agree to
 // the bit.
@@ -32,35 +32,41 @@ struct Mean {
   }
 };
 
-// m = S / n and s = sqrt((n * SS - S * S) / (n * n)).
+// n * SS - S * S of a window of n pixels: exact and not negative. It is below 2^49, so that f64 holds it too.
+__device__ __forceinline__ unsigned long long spread(unsigned sum, unsigned squares, int area) {
+  return (unsigned long long)area * squares - (unsigned long long)sum * sum;
+}
+
+// The deviation that this spread is: sqrt((n * SS - S * S) / (n * n)).
+__device__ __forceinline__ double deviation_of(unsigned long long spread, int area) {
+  const unsigned long long n = area;
+  return sqrt(double(spread) / double(n * n));
+}
+
+// m = S / n and s, of a window of n pixels.
 struct Moments {
   double m, s;
 
-  __device__ __forceinline__ Moments(unsigned sum, unsigned squares, int block) {
-    const unsigned long long n = block * block;
-    // Exact and not negative. It is below 2^49, so that f64 holds it too.
-    const unsigned long long difference = n * squares - (unsigned long long)sum * sum;
-    m = double(sum) / double(n);
-    s = sqrt(double(difference) / double(n * n));
-  }
+  __device__ __forceinline__ Moments(unsigned sum, unsigned squares, int area)
+      : m(double(sum) / double(area)), s(deviation_of(spread(sum, squares, area), area)) {}
 };
 
 struct Sauvola {
   double k;
-  int block;
+  int area;
 
   __device__ __forceinline__ bool is_above(int pixel, unsigned s, unsigned ss) const {
-    const Moments of(s, ss, block);
+    const Moments of(s, ss, area);
     return double(pixel) > of.m * (1.0 + k * (of.s / 128.0 - 1.0));
   }
 };
 
 struct Niblack {
   double k;
-  int block;
+  int area;
 
   __device__ __forceinline__ bool is_above(int pixel, unsigned s, unsigned ss) const {
-    const Moments of(s, ss, block);
+    const Moments of(s, ss, area);
     return double(pixel) > of.m + k * of.s;
   }
 };

@@ -10,7 +10,7 @@ use lockon_core::frame::{Plane, Rect};
 
 use super::check::{check_mask, check_matches};
 use super::plan::{Subject, Work};
-use super::scene::{Scene, SearchCase, methods};
+use super::scene::{Scene, SearchCase, methods, spec_of};
 use super::table::{Micros, Times};
 
 impl Work {
@@ -37,7 +37,7 @@ impl Work {
             let wants_thresholds = self.wants_subject(Subject::Threshold);
             for block in self.blocks.clone().into_iter().filter(|_| wants_thresholds) {
                 for method in methods() {
-                    let spec = ThresholdSpec { method, block, inverse: false };
+                    let spec = spec_of(method, block);
                     let mut thresholder = cpu::threshold::Thresholder::new(&spec, frame);
                     let mut mask = Plane::new(frame);
                     let micros = pool.install(|| {

@@ -220,7 +220,8 @@ impl Bench {
         let one_by_one = if tells_both { Some(time(&self.stream.one_by_one())?) } else { None };
         let mut mask = Plane::new(frames.size);
         self.stream.download_now(&masks[0], mask.data_mut())?;
-        Ok(TimedThreshold { kernel: threshold.kernel(), mask, micros, one_by_one })
+        let kernel = threshold.kernel().expect("all that are timed have kernels that can be chosen");
+        Ok(TimedThreshold { kernel, mask, micros, one_by_one })
     }
 
     /// Times the objects of a mask, with the luma of each of the frames, and reads those of the first, and

@@ -18,7 +18,7 @@ use super::check::{check_mask, check_matches, check_npp_scores, check_scores, fo
 use super::device::{Bench, Copy, Frames, PictureMemory};
 use super::plan::{FRAMES, RING_FRAMES, RING_SECONDS, RING_TEMPLATE, RING_THRESHOLD, Subject, WINDOW, Work};
 use super::say;
-use super::scene::{Scene, SearchCase, masks, methods, pictures, ring_standing};
+use super::scene::{Scene, SearchCase, masks, methods, pictures, ring_standing, spec_of};
 use super::table::{Name, Row, Times, at};
 
 /// The number of the first GPU.
@@ -174,7 +174,7 @@ impl Work {
         let frame = picture.size();
         for block in self.blocks.clone() {
             for method in methods() {
-                let spec = ThresholdSpec { method, block, inverse: false };
+                let spec = spec_of(method, block);
                 let mut expected = Plane::new(frame);
                 cpu::threshold::Thresholder::new(&spec, frame).run(picture.as_ref(), &mut expected);
                 let wanted = Kernel::ALL.into_iter().filter_map(|(_, kernel)| {
@@ -354,7 +354,7 @@ impl Work {
         submits.sort_by(f64::total_cmp);
         let mut row = Row::new("ring", name.into(), frame, frame.area(), &times);
         if work != RingWork::Nothing {
-            (row.method, row.block) = (Some(RING_THRESHOLD.method.name()), Some(RING_THRESHOLD.block));
+            (row.method, row.block) = (Some(RING_THRESHOLD.method.name()), Some(RING_THRESHOLD.block.width));
         }
         let mut mask = None;
         match work {

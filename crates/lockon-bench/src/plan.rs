@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use lockon_core::Error;
-use lockon_core::config::{BackendChoice, Kernel, ThresholdMethod, ThresholdSpec};
+use lockon_core::config::{BackendChoice, Block, Kernel, ThresholdMethod, ThresholdSpec};
 use lockon_core::frame::{Rect, Size};
 
 use super::peers::Peers;
@@ -88,8 +88,12 @@ pub(super) const WINDOW: Rect = Rect { x: 840, y: 444, w: 192, h: 192 };
 /// The work on frames that go through the ring.
 pub(super) const RING_TEMPLATE: Size = Size::new(64, 64);
 
-pub(super) const RING_THRESHOLD: ThresholdSpec =
-    ThresholdSpec { method: ThresholdMethod::Mean { c: 5.0 }, block: 31, inverse: false };
+pub(super) const RING_THRESHOLD: ThresholdSpec = ThresholdSpec {
+    method: ThresholdMethod::Mean { c: 5.0 },
+    block: Block::square(31),
+    second: None,
+    inverse: false,
+};
 
 /// Frames that go through the ring for one measurement, and seconds after which fewer suffice.
 pub(super) const RING_FRAMES: u64 = 4_000;

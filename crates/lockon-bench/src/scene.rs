@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use lockon_core::backend::{Standing, cpu};
-use lockon_core::config::{Limits, ThresholdMethod, ThresholdSpec};
+use lockon_core::config::{Block, Limits, ThresholdMethod, ThresholdSpec};
 use lockon_core::frame::{Plane, Rect, Size};
 use lockon_core::reference;
 use lockon_core::template::{Bank, Template};
@@ -48,7 +48,7 @@ pub(super) fn masks(picture: &Plane) -> Vec<(&'static str, Plane)> {
         let data = (0..width * height).map(|i| if is_white(i % width, i / width) { 255 } else { 0 });
         Plane::from_vec(data.collect(), picture.size())
     };
-    let spec = ThresholdSpec { method: ThresholdMethod::Mean { c: 5.0 }, block: 31, inverse: false };
+    let spec = spec_of(ThresholdMethod::Mean { c: 5.0 }, 31);
     let mut of_picture = Plane::new(picture.size());
     cpu::threshold::Thresholder::new(&spec, picture.size()).run(picture.as_ref(), &mut of_picture);
     vec![
@@ -124,6 +124,11 @@ pub(super) fn methods() -> [ThresholdMethod; 4] {
         ThresholdMethod::Sauvola { k: 0.2 },
         ThresholdMethod::Niblack { k: -0.2 },
     ]
+}
+
+/// A method with a square block.
+pub(super) fn spec_of(method: ThresholdMethod, side: usize) -> ThresholdSpec {
+    ThresholdSpec { method, block: Block::square(side), second: None, inverse: false }
 }
 
 /// The work on frames that go through the ring: nothing, unless it `works`.

@@ -221,7 +221,7 @@ impl Work {
         let mut row = Row::new("threshold", name.kernel, frame, 2 * frame.area(), times.micros);
         row.one_by_one_us = times.one_by_one.map(|micros| at(micros, 0.5));
         row.taken = name.taken;
-        (row.method, row.block) = (Some(spec.method.name()), Some(spec.block));
+        (row.method, row.block) = (Some(spec.method.name()), Some(spec.block.width));
         self.add(row)
     }
 }

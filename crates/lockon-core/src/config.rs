@@ -35,7 +35,7 @@ pub use search::{Angles, Limits, Scales, SearchMethod};
 pub use shot::Shot;
 pub use speed::Speed;
 pub use subject::Subject;
-pub use threshold::{ThresholdMethod, ThresholdSpec};
+pub use threshold::{Block, ThresholdMethod, ThresholdSpec};
 pub use typed::Typed;
 pub use view::View;
 pub use zone::{Zone, Zones};
@@ -45,7 +45,7 @@ pub use zone::{Zone, Zones};
 pub enum Kernel {
     /// How the products of NCC are summed.
     Ncc(NccKernel),
-    /// How the sums of the box thresholds (mean, Sauvola, Niblack) are made.
+    /// How the sums of the box thresholds (mean, Sauvola, Niblack, Wolf, Phansalkar, Bradley) are made.
     Box(BoxKernel),
     /// How the Gaussian threshold is convolved.
     Gaussian(GaussianKernel),
@@ -138,9 +138,16 @@ impl Kernel {
             ThresholdMethod::Gaussian { .. } => matches!(self, Self::Gaussian(_)),
             ThresholdMethod::Mean { .. }
             | ThresholdMethod::Sauvola { .. }
-            | ThresholdMethod::Niblack { .. } => {
+            | ThresholdMethod::Niblack { .. }
+            | ThresholdMethod::Wolf { .. }
+            | ThresholdMethod::Phansalkar { .. }
+            | ThresholdMethod::Bradley { .. } => {
                 matches!(self, Self::Box(_))
             }
+            ThresholdMethod::Fixed { .. }
+            | ThresholdMethod::Otsu
+            | ThresholdMethod::Triangle
+            | ThresholdMethod::Background { .. } => false,
         }
     }
 }
@@ -169,7 +176,7 @@ impl fmt::Display for Kernel {
 pub struct Kernels {
     /// For template matching.
     pub ncc: Option<NccKernel>,
-    /// For the mean, Sauvola and Niblack.
+    /// For the thresholds of sums over boxes.
     pub boxes: Option<BoxKernel>,
     /// For the Gaussian.
     pub gaussian: Option<GaussianKernel>,

@@ -412,14 +412,15 @@ impl Work {
 }
 
 /// Reports that another kernel than the requested one computes the threshold.
-fn tell_replaced(method: ThresholdMethod, taken: Kernel, asked: Kernels) {
+fn tell_replaced(method: ThresholdMethod, taken: Option<Kernel>, asked: Kernels) {
     let asked = match method {
         ThresholdMethod::Gaussian { .. } => asked.gaussian.map(Kernel::Gaussian),
-        ThresholdMethod::Mean { .. } | ThresholdMethod::Sauvola { .. } | ThresholdMethod::Niblack { .. } => {
-            asked.boxes.map(Kernel::Box)
-        }
+        _ if method.has_block() => asked.boxes.map(Kernel::Box),
+        _ => None,
     };
-    if let Some(asked) = asked.filter(|asked| *asked != taken) {
+    if let (Some(asked), Some(taken)) = (asked, taken)
+        && asked != taken
+    {
         tracing::info!("the {} threshold is not for {asked}: {taken} is taken", method.name());
     }
 }

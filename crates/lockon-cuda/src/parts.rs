@@ -159,8 +159,8 @@ impl Threshold {
         Ok(Self { thresholder, counter: gpu.alloc("a counter", 1)? })
     }
 
-    /// The kernel that makes the mask.
-    pub fn kernel(&self) -> Kernel {
+    /// The kernel that makes the mask, if it is one of those that can be chosen.
+    pub fn kernel(&self) -> Option<Kernel> {
         self.thresholder.kernel()
     }
 

@@ -9,14 +9,21 @@ use super::*;
 use lockon_core::frame::{Plane, PlaneRef};
 use lockon_core::reference;
 
-/// The kernels that a request may name and that make this method's threshold.
-fn kernels_of(method: ThresholdMethod) -> impl Iterator<Item = config::Kernel> {
-    let is_gaussian = matches!(method, ThresholdMethod::Gaussian { .. });
-    config::Kernel::ALL.into_iter().map(|(_, kernel)| kernel).filter(move |kernel| match kernel {
-        config::Kernel::Ncc(_) => false,
-        config::Kernel::Box(_) => !is_gaussian,
-        config::Kernel::Gaussian(_) => is_gaussian,
-    })
+/// The kernels that a request may name and that make this threshold; nothing where none can be named.
+fn kernels_of(spec: &ThresholdSpec) -> Vec<Option<config::Kernel>> {
+    let is_fused = matches!(
+        spec.method,
+        ThresholdMethod::Mean { .. } | ThresholdMethod::Sauvola { .. } | ThresholdMethod::Niblack { .. }
+    );
+    if !spec.method.has_block() || !spec.block.is_square() {
+        return vec![None];
+    }
+    let all = config::Kernel::ALL.into_iter().map(|(_, kernel)| kernel);
+    let chosen = all.filter(|kernel| match kernel {
+        config::Kernel::Box(how) => kernel.makes(spec.method) && (is_fused || *how == BoxKernel::Sliding),
+        kernel => kernel.makes(spec.method),
+    });
+    chosen.map(Some).collect()
 }
 
 /// A picture in rows longer than it is wide, the padding poisoned.
@@ -69,7 +76,8 @@ impl Bench {
         let stream = gpu.stream(Priority::Normal).unwrap();
         let fused = [MEAN_FUSED, MEAN_FUSED_WIDE, DEVIATION_FUSED, GAUSSIAN_FUSED];
         let fused = fused.into_iter().flat_map(|fused| [fused.ptx_80, fused.ptx_90]);
-        let modules: Vec<_> = std::iter::once(KERNELS).chain(fused).collect();
+        let modules: Vec<_> =
+            [KERNELS, whole::KERNELS, hysteresis::KERNELS].into_iter().chain(fused).collect();
         // A device may be too old for some of them; then the tests do not use these.
         let modules = modules.iter().filter_map(|ptx| Some((*ptx, gpu.load(&ptx.text()).ok()?))).collect();
         Some(Self { gpu, stream, modules })
@@ -86,7 +94,7 @@ impl Bench {
         &self,
         picture: &Padded,
         spec: &ThresholdSpec,
-        (kernel, begins_early): (config::Kernel, bool),
+        (kernel, begins_early): (Option<config::Kernel>, bool),
     ) -> (Plane, u64) {
         const BEFORE: u64 = (1 << 32) - 1;
         const GUARD: usize = 64;
@@ -94,7 +102,7 @@ impl Bench {
         let frame = testing::upload(gpu, stream, picture.view());
         let mut mask = gpu.alloc::<u8>("a mask", size.area() + GUARD).unwrap();
         let mut counter = gpu.alloc::<u64>("counters", 3).unwrap();
-        let mut thresholder = self.plan(spec, size, std::iter::once(kernel).collect(), begins_early);
+        let mut thresholder = self.plan(spec, size, kernel.into_iter().collect(), begins_early);
         for _ in 0..2 {
             stream.upload_now(&vec![0xAA; size.area() + GUARD], &mut mask).unwrap();
             stream.upload_now(&[7, BEFORE, 7], &mut counter).unwrap();
@@ -102,16 +110,16 @@ impl Bench {
         }
         let mut bytes = vec![0; size.area() + GUARD];
         stream.download_now(&mask, &mut bytes).unwrap();
-        assert!(bytes.split_off(size.area()).iter().all(|&b| b == 0xAA), "{kernel} wrote behind the mask");
+        assert!(bytes.split_off(size.area()).iter().all(|&b| b == 0xAA), "{kernel:?} wrote behind the mask");
         let mut counts = [0; 3];
         stream.download_now(&counter, &mut counts).unwrap();
-        assert_eq!([counts[0], counts[2]], [7, 7], "{kernel} wrote beside the counter");
+        assert_eq!([counts[0], counts[2]], [7, 7], "{kernel:?} wrote beside the counter");
         (Plane::from_vec(bytes, size), counts[1] - BEFORE)
     }
 
     /// True if this kernel exists twice here, and one of the two can begin early.
-    fn begins_early(&self, kernel: config::Kernel) -> bool {
-        self.gpu.begins_early() && kernel.to_string().ends_with("-fused")
+    fn begins_early(&self, kernel: Option<config::Kernel>) -> bool {
+        self.gpu.begins_early() && kernel.is_some_and(|kernel| kernel.to_string().ends_with("-fused"))
     }
 
     fn check(&self, picture: &Padded, spec: &ThresholdSpec) {
@@ -121,21 +129,48 @@ impl Bench {
 
     fn check_against(&self, picture: &Padded, spec: &ThresholdSpec, expected: &Plane) {
         let foreground = expected.data().iter().filter(|&&v| v == 255).count() as u64;
-        for (kernel, begins_early) in kernels_of(spec.method)
+        for (kernel, begins_early) in kernels_of(spec)
+            .into_iter()
             .flat_map(|kernel| [(kernel, false), (kernel, true)])
             .filter(|&(kernel, begins_early)| !begins_early || self.begins_early(kernel))
         {
             let (mask, count) = self.run(picture, spec, (kernel, begins_early));
             let wrong = mask.data().iter().zip(expected.data()).position(|(got, want)| got != want);
             let place = wrong.map(|at| (at % picture.size.width, at / picture.size.width));
-            assert_eq!(place, None, "{kernel}, {spec} of {}: first wrong pixel (x, y)", picture.size);
-            assert_eq!(count, foreground, "{kernel}, {spec} of {}: foreground", picture.size);
+            assert_eq!(place, None, "{kernel:?}, {spec} of {}: first wrong pixel (x, y)", picture.size);
+            assert_eq!(count, foreground, "{kernel:?}, {spec} of {}: foreground", picture.size);
         }
     }
 }
 
-const SPECS: [&str; 6] =
-    ["mean:31:5", "mean:3:-7.5", "gaussian:11:2.5", "gaussian:31:-3", "sauvola:15:0.2", "niblack:7:-0.2"];
+const SPECS: [&str; 26] = [
+    "mean:31:5",
+    "mean:3:-7.5",
+    "gaussian:11:2.5",
+    "gaussian:31:-3",
+    "sauvola:15:0.2",
+    "niblack:7:-0.2",
+    "wolf:15:0.5",
+    "phansalkar:9:0.25",
+    "bradley:31:15",
+    "fixed:99.5",
+    "otsu",
+    "triangle",
+    "background:20:3",
+    "mean:31x5:8",
+    "mean:3x65:-4",
+    "sauvola:5x21:0.3",
+    "niblack:33x3:0.1",
+    "wolf:3x7:0.2",
+    "bradley:41x3:5",
+    "mean:9:-30..2",
+    "gaussian:9:4..-12",
+    "sauvola:15x9:0.05..0.4",
+    "niblack:7:-0.2..1",
+    "wolf:7:0.1..0.9",
+    "fixed:60..140",
+    "background:20:3..9",
+];
 
 fn with_both_polarities(specs: &[&str]) -> Vec<ThresholdSpec> {
     let both = specs.iter().flat_map(|spec| [(*spec).to_owned(), format!("{spec}:inv")]);
@@ -215,8 +250,16 @@ fn every_block_is_the_reference() {
     // Few pixels, because the reference takes block * block steps for each.
     let picture = Padded::noise(Size::new(35, 5), 29, 3);
     for block in (3..=255).step_by(2) {
-        for method in ["mean:B:2.5", "gaussian:B:2", "sauvola:B:0.2", "niblack:B:-0.2"] {
-            let spec = method.replace('B', &block.to_string());
+        for method in [
+            "mean:B:2.5",
+            "gaussian:B:2",
+            "sauvola:B:0.2",
+            "niblack:B:-0.2",
+            "mean:BxC:2.5",
+            "wolf:CxB:0.4",
+            "phansalkar:BxC:0.2",
+        ] {
+            let spec = method.replace('B', &block.to_string()).replace('C', &(258 - block).to_string());
             bench.check(&picture, &spec.parse().unwrap());
         }
     }
@@ -226,9 +269,15 @@ fn every_block_is_the_reference() {
 fn a_frame_larger_than_all_tiles_is_the_cpus() {
     let Some(bench) = Bench::open() else { return };
     let picture = Padded::noise(Size::new(517, 389), 123, 5);
-    for spec in with_both_polarities(&["mean:255:5", "gaussian:255:1", "sauvola:101:0.2", "niblack:255:0"])
-        .iter()
-        .chain(&with_both_polarities(&SPECS))
+    for spec in with_both_polarities(&[
+        "mean:255:5",
+        "gaussian:255:1",
+        "sauvola:101:0.2",
+        "niblack:255:0",
+        "wolf:255x101:0.3",
+    ])
+    .iter()
+    .chain(&with_both_polarities(&SPECS))
     {
         // The reference would take minutes; the CPU's mask is tested against it.
         let mut expected = Plane::new(Size::new(0, 0));
@@ -253,6 +302,14 @@ fn flat_and_saturated_pictures_are_the_reference() {
             "sauvola:63:0.5",
             "niblack:255:0",
             "niblack:3:0.2",
+            "wolf:63:0.5",
+            "phansalkar:3:0.25",
+            "bradley:255:0",
+            "fixed:9",
+            "otsu",
+            "triangle",
+            "fixed:0..200",
+            "background:5:0",
         ]) {
             bench.check(picture, &spec);
         }
@@ -269,6 +326,13 @@ fn parameters_beyond_all_pixels_are_all_or_nothing() {
         "gaussian:3:-300",
         "sauvola:3:1e308",
         "niblack:3:-1e308",
+        "wolf:3:1e308",
+        "phansalkar:3:-1e308",
+        "bradley:3:1e308",
+        "fixed:1e308",
+        "fixed:-1e308",
+        "background:3:-1e308",
+        "mean:3:-1e300..1e300",
     ]) {
         bench.check(&picture, &spec);
     }
@@ -279,7 +343,8 @@ fn the_kernel_asked_for_is_launched_unless_its_tile_is_too_large() {
     let Some(bench) = Bench::open() else { return };
     let size = Size::new(40, 30);
     let launched = |spec: &str, kernels: Kernels| {
-        bench.plan(&spec.parse().unwrap(), size, kernels, bench.gpu.begins_early()).kernel().to_string()
+        let planned = bench.plan(&spec.parse().unwrap(), size, kernels, bench.gpu.begins_early());
+        planned.kernel().map_or("none".into(), |kernel| kernel.to_string())
     };
     let has_fused = Room::of(&bench.gpu).unwrap().is_some();
     let [boxes, smallest, gaussian] = if has_fused {
@@ -292,6 +357,14 @@ fn the_kernel_asked_for_is_launched_unless_its_tile_is_too_large() {
     }
     assert_eq!(launched("mean:3:5", Kernels::default()), smallest);
     assert_eq!(launched("gaussian:31:5", Kernels::default()), gaussian);
+    for spec in ["mean:31x5:5", "wolf:31:0.2", "phansalkar:3:0.2", "bradley:31:5"] {
+        let tile = Kernels { boxes: Some(BoxKernel::Tile), ..Kernels::default() };
+        assert_eq!([Kernels::default(), tile].map(|it| launched(spec, it)), ["box-sliding"; 2], "{spec}");
+    }
+    assert_eq!(
+        ["otsu", "fixed:9", "background:9:9"].map(|spec| launched(spec, Kernels::default())),
+        ["none"; 3]
+    );
     for (name, kernel) in config::Kernel::ALL {
         if name.ends_with("fused") && !has_fused {
             continue;
@@ -306,6 +379,93 @@ fn the_kernel_asked_for_is_launched_unless_its_tile_is_too_large() {
     let tile = Kernels { boxes: Some(BoxKernel::Tile), ..Kernels::default() };
     let fits = bench.gpu.max_shared_bytes().unwrap() >= 73_788;
     assert_eq!(launched("mean:255:5", tile), if fits { "box-tile" } else { "box-sliding" });
+}
+
+#[test]
+fn frames_after_each_other_have_the_references_background() {
+    let Some(bench) = Bench::open() else { return };
+    let size = Size::new(123, 33);
+    for spec in ["background:1:4", "background:3:7.25", "background:7:3..11:inv", "background:10000:0"] {
+        let spec: ThresholdSpec = spec.parse().unwrap();
+        let mut expected = reference::threshold::Background::default();
+        let mut thresholder = bench.plan(&spec, size, Kernels::default(), false);
+        let mut mask = bench.gpu.alloc::<u8>("a mask", size.area()).unwrap();
+        for frame in 0..12 {
+            let mut picture = Padded::noise(size, 13, 5);
+            let moved = picture.stride * 2 * frame + frame % 3;
+            picture.data.rotate_left(moved);
+            let expected = expected.threshold(picture.view(), &spec);
+            let mut counter = bench.gpu.alloc::<u64>("a counter", 1).unwrap();
+            let uploaded = testing::upload(&bench.gpu, &bench.stream, picture.view());
+            bench.stream.upload_now(&vec![0xAA; size.area()], &mut mask).unwrap();
+            thresholder.run(&bench.stream, &uploaded, &mut mask, (&mut counter, 0)).unwrap();
+            let (mut bytes, mut count) = (vec![0; size.area()], [0]);
+            bench.stream.download_now(&mask, &mut bytes).unwrap();
+            bench.stream.download_now(&counter, &mut count).unwrap();
+            assert!(bytes == expected.data(), "{spec}, frame {frame}");
+            assert_eq!(count[0], bytes.iter().filter(|&&byte| byte == 255).count() as u64, "{spec}");
+        }
+    }
+}
+
+#[test]
+fn levels_of_whole_frames_are_the_references_on_random_histograms() {
+    let Some(bench) = Bench::open() else { return };
+    let mut state = 77_u64;
+    let mut below = |end: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 20) % end
+    };
+    for case in 0..200 {
+        let size = Size::new(1 + below(300) as usize, 1 + below(60) as usize);
+        let (low, high, wide) = (below(256), below(256), 1 + below(60));
+        let picture = Padded::new(size, case % 7, |_, _| {
+            let hill = if below(3) == 0 { low } else { high };
+            (hill + below(wide)).saturating_sub(below(wide)).min(255) as u8
+        });
+        let spec = ["otsu", "triangle", "otsu:inv", "triangle:inv"][case % 4];
+        bench.check(&picture, &spec.parse().unwrap());
+    }
+}
+
+#[test]
+fn components_that_wind_through_many_blocks_are_chosen_whole() {
+    let Some(bench) = Bench::open() else { return };
+    // A line that goes to and fro over the picture, with one bright pixel at its end; one without; and combs,
+    // whose teeth join in the last row.
+    let size = Size::new(301, 203);
+    let snake = |x: usize, y: usize| {
+        let turn = if (y / 4).is_multiple_of(2) { size.width - 1 } else { 0 };
+        y.is_multiple_of(4) || x == turn
+    };
+    for seeds in [(0, 0), (0, 200), (7, 2)] {
+        let picture = Padded::new(size, 3, |x, y| {
+            if (x, y) == seeds {
+                250
+            } else if snake(x, y) {
+                150
+            } else {
+                0
+            }
+        });
+        bench.check(&picture, &"fixed:100..200".parse().unwrap());
+        let comb = Padded::new(size, 3, |x, y| {
+            if (x, y) == seeds {
+                250
+            } else if x.is_multiple_of(2) || y + 1 == size.height {
+                150
+            } else {
+                0
+            }
+        });
+        bench.check(&comb, &"fixed:200..100".parse().unwrap());
+        let diagonals = Padded::new(size, 0, |x, y| {
+            if (x + y).is_multiple_of(3) { 140 + ((x, y) == seeds) as u8 * 90 } else { 3 }
+        });
+        bench.check(&diagonals, &"fixed:200..100".parse().unwrap());
+    }
 }
 
 #[test]
@@ -336,20 +496,38 @@ fn thresholds_of_two_streams_do_not_mix() {
 /// A picture and a threshold that the reference makes in a few million steps.
 fn case() -> impl Strategy<Value = (Padded, ThresholdSpec)> {
     let size = (1..600_usize, 1..200_usize, 0..40_usize);
-    (size, any::<u64>(), 1..128_usize, 0..4_usize, -12..13_i32, any::<bool>()).prop_map(
-        |((w, h, padding), seed, radius, method, parameter, inverse)| {
-            let block = 2 * radius + 1;
-            let height = h.min(2_000_000 / (w * block * block)).max(1);
-            let width = w.min(2_000_000 / (height * block * block)).max(1);
+    let sides = (1..128_usize, 1..128_usize, any::<bool>());
+    let values = (-12..13_i32, 0..3_i32);
+    (size, any::<u64>(), sides, 0..11_usize, values, any::<bool>()).prop_map(
+        |((w, h, padding), seed, (across, down, is_square), method, (parameter, band), inverse)| {
+            let across = if is_square || method == 1 { down } else { across };
+            let block = Block { width: 2 * across + 1, height: 2 * down + 1 };
+            let height = h.min(2_000_000 / (w * block.area())).max(1);
+            let width = w.min(2_000_000 / (height * block.area())).max(1);
             let value = f64::from(parameter);
             let method = match method {
                 0 => ThresholdMethod::Mean { c: value / 2.0 },
                 1 => ThresholdMethod::Gaussian { c: value / 2.0 },
                 2 => ThresholdMethod::Sauvola { k: value / 20.0 },
-                _ => ThresholdMethod::Niblack { k: value / 10.0 },
+                3 => ThresholdMethod::Niblack { k: value / 10.0 },
+                4 => ThresholdMethod::Wolf { k: value / 10.0 },
+                5 => ThresholdMethod::Phansalkar { k: value / 10.0 },
+                6 => ThresholdMethod::Bradley { t: value },
+                7 => ThresholdMethod::Fixed { t: 120.0 + 8.0 * value },
+                8 => ThresholdMethod::Otsu,
+                9 => ThresholdMethod::Triangle,
+                _ => ThresholdMethod::Background { frames: 9, t: value },
             };
+            // About as many levels of grey apart.
+            let second = match method {
+                ThresholdMethod::Bradley { .. } | ThresholdMethod::Fixed { .. } => 9.0,
+                ThresholdMethod::Mean { .. } | ThresholdMethod::Gaussian { .. } => 6.0,
+                _ => 0.2,
+            };
+            let second = method.value().filter(|_| band > 0).map(|v| v + second * f64::from(band));
+            let block = if method.has_block() { block } else { Block::PIXEL };
             let picture = Padded::noise(Size::new(width, height), padding, seed);
-            (picture, ThresholdSpec { method, block, inverse })
+            (picture, ThresholdSpec { method, block, second, inverse })
         },
     )
 }

@@ -668,7 +668,8 @@ mod tests {
                 assert!(error < 1.0 / 900.0, "block {block}: {error}");
                 let rule = Rule { weights: half, shares: &shares, error, offset: 0, inverse: false };
                 let control = Control::new();
-                let window = Window { control: &control, src, radius: block / 2, first: 4 };
+                let window =
+                    Window { control: &control, src, across: block / 2, radius: block / 2, first: 4 };
                 for level in Level::available() {
                     let mut gaussian = Gaussian::default();
                     for left in [0, STRIP] {

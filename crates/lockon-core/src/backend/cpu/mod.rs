@@ -328,8 +328,9 @@ const SLOW_S: f64 = 2.0;
 fn rest(standing: &Standing, depth: usize, limit: Bytes) -> Result<usize> {
     let planes = if standing.threshold.is_some() { 2 * depth + 1 } else { depth };
     let slots = if standing.is_idle() { 0 } else { planes * standing.frame.area() };
+    let kept = standing.threshold.map_or(0, |spec| Thresholder::bytes(&spec, standing.frame));
     let bank = standing.bank.as_ref().map_or(0, |bank| bank.bytes());
-    let wanted = Bytes(slots as u64 + bank);
+    let wanted = Bytes((slots + kept) as u64 + bank);
     match limit.0.checked_sub(wanted.0) {
         Some(rest) => Ok(usize::try_from(rest).unwrap_or(usize::MAX)),
         None => Err(Error::MemoryLimit {

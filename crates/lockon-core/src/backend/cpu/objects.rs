@@ -27,6 +27,7 @@ use crate::frame::{Plane, PlaneRef, Size};
 use crate::memory;
 use crate::results::Object;
 
+pub(super) mod hysteresis;
 mod labelling;
 mod tally;
 

@@ -1,15 +1,19 @@
-//! Adaptive threshold of a frame: bands of rows in parallel, window sums that slide, inner loops over slices.
+//! Threshold of a frame: bands of rows in parallel, window sums that slide, inner loops over slices.
 //!
-//! Mean, Sauvola and Niblack cost the same for every block: a column's sum over the window's rows takes one
+//! The methods of window sums cost the same for every block: a column's sum over the window's rows takes one
 //! row in and drops one, and a window's sum takes one column in and drops one. The Gaussian has a file of its
-//! own (`gaussian.rs`). All of it is exact, so neither the number of bands nor the width of a vector register
-//! changes a byte of the mask.
+//! own (`gaussian.rs`). Otsu, the triangle and Wolf look at the whole frame first. A hysteresis makes two
+//! masks, and chooses components (`objects/hysteresis.rs`). All of it is exact, so neither the number of
+//! bands nor the width of a vector register changes a byte of the mask.
+
+use std::ops::Range;
 
 use rayon::prelude::*;
 
 use super::gaussian::Gaussian;
+use super::objects::hysteresis::Hysteresis;
 use super::simd::Level;
-use crate::backend::threshold;
+use crate::backend::threshold::{self, BACKGROUND_BITS, BACKGROUND_WEIGHT_BITS};
 use crate::config::{ThresholdMethod, ThresholdSpec};
 use crate::control::Control;
 use crate::frame::{Plane, PlaneRef, Size};
@@ -17,15 +21,29 @@ use crate::frame::{Plane, PlaneRef, Size};
 /// Bytes of a mask that are counted together.
 const LANES: usize = 64;
 
-/// An adaptive threshold planned for frames of one size.
+/// Counters that take turns: neighbours are often alike, and a counter must be stored before it is read again.
+const HISTOGRAMS: usize = 4;
+
+/// A threshold planned for frames of one size.
 pub struct Thresholder {
     control: Control,
     level: Level,
     size: Size,
-    radius: usize,
+    /// Pixels of the block on one side of its centre, across and down.
+    radii: (usize, usize),
     inverse: bool,
     rule: Rule,
+    strict: Option<Strict>,
+    survey: Survey,
+    background: Option<Background>,
     bands: Vec<Band>,
+}
+
+/// The stricter rule of a hysteresis.
+struct Strict {
+    rule: Rule,
+    mask: Plane,
+    hysteresis: Hysteresis,
 }
 
 /// The comparison of a pixel, with the numbers that can be computed before a frame.
@@ -45,6 +63,50 @@ enum Rule {
     Niblack {
         k: f64,
     },
+    Wolf {
+        k: f64,
+    },
+    Phansalkar {
+        k: f64,
+        factors: Box<[[f64; 2]; threshold::PHANSALKAR_MEANS]>,
+    },
+    Bradley {
+        share: f64,
+    },
+    Fixed {
+        level: i32,
+    },
+    /// The level that the frame's survey gives.
+    Surveyed,
+    Background {
+        limit: i32,
+    },
+}
+
+/// What is found out about a whole frame before its pixels are compared.
+#[derive(Clone, Copy)]
+enum Survey {
+    None,
+    Otsu,
+    Triangle,
+    Wolf,
+}
+
+/// Numbers of a whole frame.
+#[derive(Clone, Copy, Default)]
+struct Whole {
+    level: i32,
+    least: f64,
+    /// The greatest deviation; 1 if all are 0.
+    greatest: f64,
+}
+
+/// The running mean of the frames before.
+struct Background {
+    /// Frames that count, at most.
+    most: u32,
+    frames: u64,
+    mean: Vec<u32>,
 }
 
 /// Working memory of one band of rows, kept from frame to frame.
@@ -53,6 +115,38 @@ struct Band {
     sums: WindowSums,
     squares: WindowSums,
     gaussian: Gaussian,
+    histograms: Vec<[u32; 256]>,
+    least: u8,
+    greatest: f64,
+}
+
+impl Rule {
+    fn of(spec: &ThresholdSpec) -> Self {
+        match spec.method {
+            ThresholdMethod::Mean { c } => Self::Mean {
+                scale: threshold::mean_scale(spec.block),
+                offset: threshold::offset(c, spec.inverse),
+            },
+            ThresholdMethod::Gaussian { c } => {
+                let side = spec.block.width;
+                let mut weights = threshold::gaussian_weights(side);
+                weights.truncate(side / 2 + 1);
+                Self::Gaussian { weights, offset: threshold::offset(c, spec.inverse) }
+            }
+            ThresholdMethod::Sauvola { k } => Self::Sauvola { k },
+            ThresholdMethod::Niblack { k } => Self::Niblack { k },
+            ThresholdMethod::Wolf { k } => Self::Wolf { k },
+            ThresholdMethod::Phansalkar { k } => {
+                Self::Phansalkar { k, factors: Box::new(threshold::phansalkar_factors()) }
+            }
+            ThresholdMethod::Bradley { t } => Self::Bradley { share: threshold::bradley_share(t) },
+            ThresholdMethod::Fixed { t } => Self::Fixed { level: threshold::fixed_level(t) },
+            ThresholdMethod::Otsu | ThresholdMethod::Triangle => Self::Surveyed,
+            ThresholdMethod::Background { t, .. } => {
+                Self::Background { limit: threshold::background_limit(t) }
+            }
+        }
+    }
 }
 
 impl Thresholder {
@@ -63,21 +157,34 @@ impl Thresholder {
 
     /// As [`Self::new`], with the instructions of a level.
     pub fn at(level: Level, spec: &ThresholdSpec, size: Size) -> Self {
-        let rule = match spec.method {
-            ThresholdMethod::Mean { c } => Rule::Mean {
-                scale: threshold::mean_scale(spec.block),
-                offset: threshold::offset(c, spec.inverse),
-            },
-            ThresholdMethod::Gaussian { c } => {
-                let mut weights = threshold::gaussian_weights(spec.block);
-                weights.truncate(spec.block / 2 + 1);
-                Rule::Gaussian { weights, offset: threshold::offset(c, spec.inverse) }
+        let (all, few) = spec.stages();
+        let background = match spec.method {
+            ThresholdMethod::Background { frames: most, .. } => {
+                Some(Background { most, frames: 0, mean: Vec::new() })
             }
-            ThresholdMethod::Sauvola { k } => Rule::Sauvola { k },
-            ThresholdMethod::Niblack { k } => Rule::Niblack { k },
+            _ => None,
         };
-        let control = Control::new();
-        Self { control, level, size, radius: spec.block / 2, inverse: spec.inverse, rule, bands: Vec::new() }
+        Self {
+            control: Control::new(),
+            level,
+            size,
+            radii: (spec.block.width / 2, spec.block.height / 2),
+            inverse: spec.inverse,
+            rule: Rule::of(&all),
+            strict: few.map(|few| Strict {
+                rule: Rule::of(&few),
+                mask: Plane::default(),
+                hysteresis: Hysteresis::new(level, size),
+            }),
+            survey: match spec.method {
+                ThresholdMethod::Otsu => Survey::Otsu,
+                ThresholdMethod::Triangle => Survey::Triangle,
+                ThresholdMethod::Wolf { .. } => Survey::Wolf,
+                _ => Survey::None,
+            },
+            background,
+            bands: Vec::new(),
+        }
     }
 
     /// As `self`, for a run: once the run is stopped, rows stay unchanged.
@@ -86,11 +193,18 @@ impl Thresholder {
         Self { control: control.clone(), ..self }
     }
 
+    /// Bytes of what a threshold keeps from frame to frame beside the mask, for frames of `size`.
+    pub(super) fn bytes(spec: &ThresholdSpec, size: Size) -> usize {
+        let background = if spec.method.remembers() { size_of::<u32>() } else { 0 };
+        let strict = usize::from(spec.second.is_some());
+        (background + strict) * size.area()
+    }
+
     /// Writes 255 or 0 for every pixel of `src` into `mask` and returns the share of 255, in [0, 1].
     ///
     /// Uses the threads of the rayon pool that it is called in; their number does not change the result.
-    /// `mask` gets the frame's size. From the second frame on nothing is allocated. An empty picture has the
-    /// share 0.
+    /// `mask` gets the frame's size. From the second frame on nothing is allocated, but by a hysteresis where
+    /// there are more components than before. An empty picture has the share 0.
     ///
     /// # Panics
     /// If `src` is not of the size that this was planned for.
@@ -100,49 +214,208 @@ impl Thresholder {
         if self.size.area() == 0 {
             return 0.0;
         }
-        // One band a thread: each band reads `block` rows before it can write its first.
+        // One band a thread: each band reads as many rows as the block has before it can write its first.
         let rows = self.size.height.div_ceil(rayon::current_num_threads());
-        self.bands.resize_with(self.size.height.div_ceil(rows).max(self.bands.len()), Band::default);
-        let Self { control, level, size, radius, inverse, rule, bands } = self;
-        let control = &*control;
-        let (level, radius, inverse) = (*level, *radius, *inverse);
-        let foreground: u64 = mask
-            .data_mut()
-            .par_chunks_mut(rows * size.width)
-            .zip(bands)
-            .enumerate()
-            .map(|(index, (mask, band))| {
-                let window = Window { control, src, radius, first: index * rows };
-                match *rule {
-                    Rule::Mean { scale, offset } => band.mean(level, &window, mask, scale, offset, inverse),
-                    Rule::Gaussian { ref weights, offset } => {
-                        band.gaussian.threshold(level, &window, mask, weights, offset, inverse);
-                    }
-                    Rule::Sauvola { k } => {
-                        band.deviation(
-                            level,
-                            &window,
-                            mask,
-                            inverse,
-                            #[inline(always)]
-                            |m, s| m * (1.0 + k * (s / 128.0 - 1.0)),
-                        );
-                    }
-                    Rule::Niblack { k } => {
-                        band.deviation(
-                            level,
-                            &window,
-                            mask,
-                            inverse,
-                            #[inline(always)]
-                            |m, s| m + k * s,
-                        );
+        let count = self.size.height.div_ceil(rows);
+        self.bands.resize_with(count.max(self.bands.len()), Band::default);
+        let Self { control, level, size, radii, inverse, rule, strict, survey, background, bands } = self;
+        let frame = Frame {
+            control,
+            level: *level,
+            src,
+            radii: *radii,
+            rows,
+            inverse: *inverse,
+            whole: Whole::default(),
+        };
+        let bands = &mut bands[..count];
+        let frame = Frame { whole: frame.survey(*survey, bands), ..frame };
+        let weight = background.as_mut().and_then(|background| background.next(&frame));
+        let mut compare = |rule: &Rule, mask: &mut Plane, weight| match (rule, &mut *background) {
+            (Rule::Background { limit }, Some(background)) => {
+                frame.compare_with(*limit, weight, &mut background.mean, mask)
+            }
+            _ => frame.compare(rule, bands, mask),
+        };
+        let foreground = match strict {
+            None => compare(rule, mask, weight),
+            Some(Strict { rule: strict, mask: few, hysteresis }) => {
+                few.resize(*size);
+                compare(rule, mask, None);
+                compare(strict, few, weight);
+                hysteresis.choose(mask, few.as_ref())
+            }
+        };
+        foreground as f64 / size.area() as f64
+    }
+}
+
+impl Background {
+    /// Takes the next frame into account: the weight that it has in the mean, or nothing if it is the first,
+    /// of which the mean is made now.
+    fn next(&mut self, frame: &Frame<'_>) -> Option<u32> {
+        self.frames += 1;
+        if self.frames > 1 {
+            return Some(threshold::background_weight(self.frames, self.most));
+        }
+        self.mean.clear();
+        for row in frame.src.rows() {
+            self.mean.extend(row.iter().map(|&pixel| u32::from(pixel) << BACKGROUND_BITS));
+        }
+        None
+    }
+}
+
+/// A frame, and how its pixels are compared.
+struct Frame<'a> {
+    control: &'a Control,
+    level: Level,
+    src: PlaneRef<'a>,
+    radii: (usize, usize),
+    /// Rows of a band.
+    rows: usize,
+    inverse: bool,
+    whole: Whole,
+}
+
+impl Frame<'_> {
+    fn window(&self, band: usize) -> Window<'_> {
+        let (across, radius) = self.radii;
+        Window { control: self.control, src: self.src, across, radius, first: band * self.rows }
+    }
+
+    /// Looks at the whole frame.
+    fn survey(&self, survey: Survey, bands: &mut [Band]) -> Whole {
+        let (level, height) = (self.level, self.src.size().height);
+        let rows = |band: usize| band * self.rows..((band + 1) * self.rows).min(height);
+        match survey {
+            Survey::None => Whole::default(),
+            Survey::Otsu | Survey::Triangle => {
+                bands.par_iter_mut().enumerate().for_each(|(index, band)| {
+                    let rows = rows(index).map(|y| self.src.row(y));
+                    band.take_histogram(rows.take_while(|_| !self.control.is_stopped()));
+                });
+                let mut histogram = [0; 256];
+                for part in bands.iter().flat_map(|band| &band.histograms) {
+                    for (sum, &count) in histogram.iter_mut().zip(part) {
+                        *sum += u64::from(count);
                     }
                 }
-                count(level, mask)
-            })
-            .sum();
-        foreground as f64 / size.area() as f64
+                let is_otsu = matches!(survey, Survey::Otsu);
+                let level =
+                    if is_otsu { threshold::otsu(&histogram) } else { threshold::triangle(&histogram) };
+                Whole { level, ..Whole::default() }
+            }
+            Survey::Wolf => {
+                bands.par_iter_mut().enumerate().for_each(|(index, band)| {
+                    band.take_extremes(level, &self.window(index), rows(index));
+                });
+                let least = bands.iter().map(|band| band.least).min().unwrap_or(0);
+                let greatest = bands.iter().map(|band| band.greatest).fold(0.0, f64::max);
+                let greatest = if greatest > 0.0 { greatest } else { 1.0 };
+                Whole { least: f64::from(least), greatest, ..Whole::default() }
+            }
+        }
+    }
+
+    /// Writes 255 or 0 for every pixel by a rule, and returns the number of 255.
+    fn compare(&self, rule: &Rule, bands: &mut [Band], mask: &mut Plane) -> u64 {
+        let (level, inverse, width) = (self.level, self.inverse, self.src.size().width);
+        let Whole { level: surveyed, least, greatest } = self.whole;
+        let bands = mask.data_mut().par_chunks_mut(self.rows * width).zip(bands).enumerate();
+        let of_band = |(index, (mask, band)): (usize, (&mut [u8], &mut Band))| {
+            let window = self.window(index);
+            match *rule {
+                Rule::Mean { scale, offset } => band.mean(level, &window, mask, scale, offset, inverse),
+                Rule::Gaussian { ref weights, offset } => {
+                    band.gaussian.threshold(level, &window, mask, weights, offset, inverse);
+                }
+                Rule::Sauvola { k } => {
+                    band.deviation(
+                        level,
+                        &window,
+                        mask,
+                        inverse,
+                        #[inline(always)]
+                        |m, s| m * (1.0 + k * (s / 128.0 - 1.0)),
+                    );
+                }
+                Rule::Niblack { k } => {
+                    band.deviation(
+                        level,
+                        &window,
+                        mask,
+                        inverse,
+                        #[inline(always)]
+                        |m, s| m + k * s,
+                    );
+                }
+                Rule::Wolf { k } => {
+                    band.deviation(
+                        level,
+                        &window,
+                        mask,
+                        inverse,
+                        #[inline(always)]
+                        |m, s| m + k * ((s / greatest - 1.0) * (m - least)),
+                    );
+                }
+                Rule::Phansalkar { k, ref factors } => {
+                    let factors = &**factors;
+                    band.deviation(
+                        level,
+                        &window,
+                        mask,
+                        inverse,
+                        #[inline(always)]
+                        |m, s| {
+                            let whole = m as i32;
+                            let [term, more] = factors[(whole as usize).min(factors.len() - 1)];
+                            let term = term + (m - f64::from(whole)) * more;
+                            m * (1.0 + term + k * (s / 127.5 - 1.0))
+                        },
+                    );
+                }
+                Rule::Bradley { share } => band.bradley(level, &window, mask, share, inverse),
+                Rule::Fixed { level: above } => compare_all(level, &window, mask, above, inverse),
+                Rule::Surveyed => compare_all(level, &window, mask, surveyed, inverse),
+                Rule::Background { .. } => unreachable!("it has a background"),
+            }
+            count(level, mask)
+        };
+        bands.map(of_band).sum()
+    }
+
+    /// Writes 255 for every pixel that differs from the mean by more than `limit`, or up to that if inverted,
+    /// and returns the number of 255. With a weight the frame then counts in the mean.
+    fn compare_with(&self, limit: i32, weight: Option<u32>, mean: &mut [u32], mask: &mut Plane) -> u64 {
+        let (level, inverse, band) = (self.level, self.inverse, self.rows * self.src.size().width);
+        let bands = mask.data_mut().par_chunks_mut(band).zip(mean.par_chunks_mut(band)).enumerate();
+        let of_band = |(index, (mask, mean)): (usize, (&mut [u8], &mut [u32]))| {
+            let means = mean.chunks_exact_mut(self.src.size().width);
+            for ((_, pixels, mask), mean) in self.window(index).rows(mask).zip(means) {
+                level.run(
+                    #[inline(always)]
+                    || {
+                        for ((mask, &pixel), mean) in mask.iter_mut().zip(pixels).zip(&*mean) {
+                            let value = i32::from(pixel) << BACKGROUND_BITS;
+                            let difference = (value - *mean as i32).abs();
+                            *mask = byte((difference > limit) != inverse);
+                        }
+                        let Some(weight) = weight.map(u64::from) else { return };
+                        const ONE: u64 = 1 << BACKGROUND_WEIGHT_BITS;
+                        for (mean, &pixel) in mean.iter_mut().zip(pixels) {
+                            // Both weights have up to 32 bits, value and mean 24.
+                            let value = u64::from(pixel) << BACKGROUND_BITS;
+                            let sum = u64::from(*mean) * (ONE - weight) + value * weight + ONE / 2;
+                            *mean = (sum >> BACKGROUND_WEIGHT_BITS) as u32;
+                        }
+                    },
+                );
+            }
+            count(level, mask)
+        };
+        bands.map(of_band).sum()
     }
 }
 
@@ -150,13 +423,26 @@ impl Thresholder {
 pub(super) struct Window<'a> {
     pub(super) control: &'a Control,
     pub(super) src: PlaneRef<'a>,
+    /// Columns on one side of the centre.
+    pub(super) across: usize,
+    /// Rows above and below the centre.
     pub(super) radius: usize,
     pub(super) first: usize,
 }
 
 impl<'a> Window<'a> {
+    /// Its rows.
     pub(super) fn block(&self) -> usize {
         2 * self.radius + 1
+    }
+
+    /// Its columns.
+    fn columns(&self) -> usize {
+        2 * self.across + 1
+    }
+
+    fn area(&self) -> usize {
+        self.columns() * self.block()
     }
 
     /// The row `above` rows over row `y + radius`, or the border's.
@@ -165,12 +451,29 @@ impl<'a> Window<'a> {
     }
 
     /// The band's rows: their places in the picture, their pixels and their part of the mask.
-    fn rows<'m>(&self, mask: &'m mut [u8]) -> impl Iterator<Item = (usize, &'a [u8], &'m mut [u8])> {
+    fn rows<'m>(
+        &self,
+        mask: &'m mut [u8],
+    ) -> impl Iterator<Item = (usize, &'a [u8], &'m mut [u8])> + use<'a, 'm> {
         let (control, src, first) = (self.control, self.src, self.first);
         mask.chunks_exact_mut(src.size().width)
             .take_while(|_| !control.is_stopped())
             .enumerate()
             .map(move |(i, mask)| (first + i, src.row(first + i), mask))
+    }
+}
+
+/// Writes 255 for every pixel above a level, or up to it if inverted.
+fn compare_all(level: Level, window: &Window<'_>, mask: &mut [u8], above: i32, inverse: bool) {
+    for (_, pixels, mask) in window.rows(mask) {
+        level.run(
+            #[inline(always)]
+            || {
+                for (mask, &pixel) in mask.iter_mut().zip(pixels) {
+                    *mask = byte((i32::from(pixel) > above) != inverse);
+                }
+            },
+        );
     }
 }
 
@@ -208,7 +511,7 @@ impl Band {
         inverse: bool,
         threshold: impl Fn(f64, f64) -> f64,
     ) {
-        let n = (window.block() * window.block()) as f64;
+        let n = window.area() as f64;
         for (y, pixels, mask) in window.rows(mask) {
             level.run(
                 #[inline(always)]
@@ -226,6 +529,73 @@ impl Band {
             );
         }
     }
+
+    fn bradley(&mut self, level: Level, window: &Window<'_>, mask: &mut [u8], share: f64, inverse: bool) {
+        let n = window.area() as i32;
+        for (y, pixels, mask) in window.rows(mask) {
+            level.run(
+                #[inline(always)]
+                || {
+                    let sums = self.sums.slide_to(y, window, |v| v);
+                    for ((mask, &pixel), &s) in mask.iter_mut().zip(pixels).zip(sums) {
+                        // Both fit in 24 bits.
+                        let is_above = f64::from(i32::from(pixel) * n) > f64::from(s as i32) * share;
+                        *mask = byte(is_above != inverse);
+                    }
+                },
+            );
+        }
+    }
+
+    /// Counts the pixels of each luma in rows.
+    fn take_histogram<'a>(&mut self, rows: impl Iterator<Item = &'a [u8]>) {
+        self.histograms.resize(HISTOGRAMS, [0; 256]);
+        self.histograms.fill([0; 256]);
+        let [a, b, c, d] = self.histograms.first_chunk_mut::<HISTOGRAMS>().expect("just resized");
+        for row in rows {
+            let (fours, rest) = row.as_chunks::<HISTOGRAMS>();
+            for four in fours {
+                a[usize::from(four[0])] += 1;
+                b[usize::from(four[1])] += 1;
+                c[usize::from(four[2])] += 1;
+                d[usize::from(four[3])] += 1;
+            }
+            for &pixel in rest {
+                a[usize::from(pixel)] += 1;
+            }
+        }
+    }
+
+    /// Finds the least luma and the greatest deviation of some rows.
+    fn take_extremes(&mut self, level: Level, window: &Window<'_>, rows: Range<usize>) {
+        let n = window.area() as f64;
+        let (mut least, mut greatest) = (u8::MAX, 0.0);
+        for y in rows.take_while(|_| !window.control.is_stopped()) {
+            level.run(
+                #[inline(always)]
+                || {
+                    least = window.src.row(y).iter().fold(least, |least, &pixel| least.min(pixel));
+                    let sums = self.sums.slide_to(y, window, |v| v);
+                    let squares = self.squares.slide_to(y, window, |v| v * v);
+                    let mut most = [greatest; 8];
+                    let (whole, rest) = sums.as_chunks::<8>();
+                    let (whole_squares, rest_squares) = squares.as_chunks::<8>();
+                    // Exact, as in `deviation`; the greatest is that of the greatest variance.
+                    let difference = |s: u32, ss: u32| n * f64::from(ss) - f64::from(s) * f64::from(s);
+                    for (sums, squares) in whole.iter().zip(whole_squares) {
+                        for (most, (&s, &ss)) in most.iter_mut().zip(sums.iter().zip(squares)) {
+                            *most = difference(s, ss).max(*most);
+                        }
+                    }
+                    for (&s, &ss) in rest.iter().zip(rest_squares) {
+                        most[0] = difference(s, ss).max(most[0]);
+                    }
+                    greatest = most.into_iter().fold(greatest, f64::max);
+                },
+            );
+        }
+        (self.least, self.greatest) = (least, (greatest / (n * n)).sqrt());
+    }
 }
 
 /// Sums over the window around each pixel of a row.
@@ -233,7 +603,7 @@ impl Band {
 struct WindowSums {
     /// The row that `columns` stands for.
     at: usize,
-    /// For each column of the picture, its ends repeated `radius` times, the sum over the window's rows.
+    /// For each column of the picture, its ends repeated `across` times, the sum over the window's rows.
     columns: Vec<u32>,
     /// For each pixel of the row, the sum over its window.
     sums: Vec<u32>,
@@ -246,34 +616,34 @@ impl WindowSums {
     /// A window of squares is at most 255^4 < 2^32.
     #[inline(always)]
     fn slide_to(&mut self, y: usize, window: &Window<'_>, term: impl Fn(u32) -> u32) -> &[u32] {
-        let (width, radius, block) = (window.src.size().width, window.radius, window.block());
+        let (width, across, columns) = (window.src.size().width, window.across, window.columns());
         let is_first = y == window.first;
         if is_first {
             self.columns.clear();
-            self.columns.resize(width + 2 * radius, 0);
+            self.columns.resize(width + 2 * across, 0);
             self.sums.resize(width, 0);
         }
-        let inner = &mut self.columns[radius..][..width];
+        let inner = &mut self.columns[across..][..width];
         if is_first {
-            for above in 0..block {
+            for above in 0..window.block() {
                 for (sum, &pixel) in inner.iter_mut().zip(window.row(y, above)) {
                     *sum += term(u32::from(pixel));
                 }
             }
         } else {
             debug_assert_eq!(y, self.at + 1, "rows come in order");
-            let rows = window.row(y, 0).iter().zip(window.row(y, block));
+            let rows = window.row(y, 0).iter().zip(window.row(y, window.block()));
             for (sum, (&enters, &leaves)) in inner.iter_mut().zip(rows) {
                 *sum = *sum + term(u32::from(enters)) - term(u32::from(leaves));
             }
         }
         self.at = y;
         let (left, right) = (inner[0], inner[width - 1]);
-        self.columns[..radius].fill(left);
-        self.columns[radius + width..].fill(right);
-        let mut sum = self.columns[..block].iter().sum::<u32>();
+        self.columns[..across].fill(left);
+        self.columns[across + width..].fill(right);
+        let mut sum = self.columns[..columns].iter().sum::<u32>();
         self.sums[0] = sum;
-        let ends = self.columns.iter().zip(&self.columns[block..]);
+        let ends = self.columns.iter().zip(&self.columns[columns..]);
         for (out, (&leaving, &entering)) in self.sums[1..].iter_mut().zip(ends) {
             // It may wrap in between: sums do not.
             sum = sum.wrapping_add(entering.wrapping_sub(leaving));
@@ -400,6 +770,25 @@ mod tests {
                 "gaussian:11:2.5",
                 "sauvola:15:0.2",
                 "niblack:7:-0.2",
+                "wolf:15:0.5",
+                "phansalkar:9:0.25",
+                "bradley:11:15",
+                "bradley:11:-3.5",
+                "fixed:99.5",
+                "otsu",
+                "triangle",
+                "background:20:3",
+                "mean:3x31:2",
+                "mean:15x5:-4",
+                "sauvola:5x21:0.3",
+                "wolf:3x7:0.2",
+                "bradley:41x3:5",
+                "mean:9:-30..2",
+                "gaussian:9:4..-12",
+                "niblack:7x15:-0.2..1",
+                "wolf:7:0.1..0.9",
+                "fixed:60..140",
+                "background:20:3..9",
             ] {
                 assert_same(&picture, method);
                 assert_same(&picture, &format!("{method}:inv"));
@@ -410,9 +799,16 @@ mod tests {
     #[test]
     fn a_block_larger_than_the_picture_sees_the_replicated_border() {
         let picture = Padded::noise(Size::new(23, 11), 3);
-        for method in
-            ["mean:255:5", "gaussian:101:3", "gaussian:255:0", "sauvola:101:0.1:inv", "niblack:255:0.3"]
-        {
+        for method in [
+            "mean:255:5",
+            "gaussian:101:3",
+            "gaussian:255:0",
+            "sauvola:101:0.1:inv",
+            "niblack:255:0.3",
+            "wolf:255x3:0.5",
+            "phansalkar:3x255:0.3",
+            "bradley:255:9",
+        ] {
             assert_same(&picture, method);
         }
     }
@@ -420,7 +816,19 @@ mod tests {
     #[test]
     fn a_picture_of_one_pixel_has_a_threshold() {
         let picture = Padded { data: vec![200], size: Size::new(1, 1), stride: 1 };
-        for method in ["mean:3:5", "gaussian:9:5", "sauvola:3:0.2", "niblack:255:-0.2"] {
+        for method in [
+            "mean:3:5",
+            "gaussian:9:5",
+            "sauvola:3:0.2",
+            "niblack:255:-0.2",
+            "wolf:3:0.5",
+            "phansalkar:3:0.25",
+            "bradley:5x3:1",
+            "fixed:199..300",
+            "otsu",
+            "triangle",
+            "background:3:0",
+        ] {
             assert_same(&picture, method);
             assert_same(&picture, &format!("{method}:inv"));
         }
@@ -429,7 +837,17 @@ mod tests {
     #[test]
     fn the_largest_sums_fit() {
         let picture = Padded { data: vec![255; 300 * 7], size: Size::new(300, 7), stride: 300 };
-        for method in ["mean:255:1", "gaussian:63:1", "sauvola:255:0.5", "niblack:255:0"] {
+        for method in [
+            "mean:255:1",
+            "gaussian:63:1",
+            "sauvola:255:0.5",
+            "niblack:255:0",
+            "wolf:255:0.5",
+            "phansalkar:255:0.5",
+            "bradley:255:0.001",
+            "otsu",
+            "triangle",
+        ] {
             assert_same(&picture, method);
         }
     }
@@ -437,9 +855,22 @@ mod tests {
     #[test]
     fn parameters_beyond_all_pixels_are_all_or_nothing() {
         let picture = Padded::noise(Size::new(9, 7), 5);
-        for method in
-            ["mean:3:1e300", "mean:3:-1e300:inv", "gaussian:3:-300", "sauvola:3:1e308", "niblack:3:-1e308"]
-        {
+        for method in [
+            "mean:3:1e300",
+            "mean:3:-1e300:inv",
+            "gaussian:3:-300",
+            "sauvola:3:1e308",
+            "niblack:3:-1e308",
+            "wolf:3:1e308",
+            "wolf:3:-1e308",
+            "phansalkar:3:1e308",
+            "bradley:3:-1e308",
+            "fixed:1e308",
+            "fixed:-1e308",
+            "background:3:1e308",
+            "background:3:-1e308",
+            "mean:3:-1e300..1e300",
+        ] {
             assert_same(&picture, method);
             assert_same(&picture, &format!("{method}:inv").replace(":inv:inv", ""));
         }
@@ -479,22 +910,90 @@ mod tests {
         let cases = std::env::var("LOCKON_TEST_CASES").map_or(100, |cases| cases.parse().unwrap());
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[11; 32]);
         let config = Config { cases, failure_persistence: None, ..Config::default() };
-        let methods = proptest::sample::select(vec!["mean", "gaussian", "gaussian", "sauvola", "niblack"]);
-        let spec = (methods, 1..26_usize, -20..21_i32, any::<bool>());
+        let methods = proptest::sample::select(vec![
+            "mean",
+            "gaussian",
+            "gaussian",
+            "sauvola",
+            "niblack",
+            "wolf",
+            "phansalkar",
+            "bradley",
+        ]);
+        let spec = (methods, 1..26_usize, 1..26_usize, -20..21_i32, 0..3_i32, any::<bool>());
         let picture = (1..300_usize, 1..40_usize, any::<u64>(), 1..257_usize);
         TestRunner::new_with_rng(config, rng)
-            .run(&(spec, picture), |((method, radius, steps, inverse), (w, h, seed, greys))| {
+            .run(&(spec, picture), |((method, radius, across, steps, band, inverse), (w, h, seed, greys))| {
                 let mut picture = Padded::noise(Size::new(w, h), seed);
                 // With few grey levels, ties and flat windows are common.
                 for pixel in &mut picture.data {
                     *pixel = (usize::from(*pixel) % greys * (255 / greys.min(255))) as u8;
                 }
-                let parameter = f64::from(steps) / if method == "mean" { 1.0 } else { 10.0 };
+                let step = if ["mean", "bradley"].contains(&method) { 1.0 } else { 10.0 };
+                let parameter = f64::from(steps) / step;
                 let inverse = if inverse { ":inv" } else { "" };
-                assert_same(&picture, &format!("{method}:{}:{parameter}{inverse}", 2 * radius + 1));
+                let across = if method == "gaussian" { radius } else { across };
+                let other = if band > 0 {
+                    format!("..{}", f64::from(steps + 4 * band) / step)
+                } else {
+                    String::new()
+                };
+                let block = format!("{}x{}", 2 * across + 1, 2 * radius + 1);
+                assert_same(&picture, &format!("{method}:{block}:{parameter}{other}{inverse}"));
                 Ok(())
             })
             .unwrap();
+    }
+
+    #[test]
+    fn levels_of_whole_frames_are_the_references_on_random_histograms() {
+        let mut state = 77_u64;
+        let mut below = |end: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 20) % end
+        };
+        for case in 0..200 {
+            let size = Size::new(1 + below(90) as usize, 1 + below(30) as usize);
+            // Two hills or one, few greys or many, and often the ends.
+            let (low, high, wide) = (below(256), below(256), 1 + below(60));
+            let pixels = (0..size.area()).map(|_| {
+                let hill = if below(3) == 0 { low } else { high };
+                (hill + below(wide)).saturating_sub(below(wide)).min(255) as u8
+            });
+            let picture = Padded { data: pixels.collect(), size, stride: size.width };
+            let spec = ["otsu", "triangle", "otsu:inv", "triangle:inv"][case % 4];
+            assert_same(&picture, spec);
+        }
+    }
+
+    #[test]
+    fn frames_after_each_other_have_the_references_background_for_any_number_of_threads() {
+        let size = Size::new(123, 33);
+        for spec in ["background:1:4", "background:3:7.25", "background:7:3..11:inv", "background:10000:0"] {
+            let spec: ThresholdSpec = spec.parse().unwrap();
+            let mut expected = reference::threshold::Background::default();
+            let levels = Level::available().into_iter().map(|level| (level, 2));
+            let mut all: Vec<_> = levels
+                .chain([(Level::best(), 1), (Level::best(), 3)])
+                .map(|(level, threads)| (Thresholder::at(level, &spec, size), threads))
+                .collect();
+            let mut shares = Vec::new();
+            for frame in 0..12 {
+                let mut picture = Padded::noise(size, 5);
+                let moved = picture.stride * 2 * frame + frame % 3;
+                picture.data.rotate_left(moved);
+                let expected = expected.threshold(picture.view(), &spec);
+                for (thresholder, threads) in &mut all {
+                    let mut mask = Plane::from_vec(vec![0xFA; 35], Size::new(7, 5));
+                    let share = with_threads(*threads, || thresholder.run(picture.view(), &mut mask));
+                    assert!(mask == expected, "{spec}, {threads} threads, frame {frame}");
+                    shares.push(share);
+                }
+            }
+            assert!(shares.iter().any(|share| (0.01..0.99).contains(share)), "{spec}: {shares:?}");
+        }
     }
 
     #[test]
