@@ -60,6 +60,8 @@ const FILES_WITH_UNSAFE: &[&str] = &[
     "crates/lockon-cuda/src/tests.rs",
     "crates/lockon-cuda/src/texture.rs",
     "crates/lockon-cuda/src/threshold.rs",
+    "crates/lockon-cuda/src/threshold/hysteresis.rs",
+    "crates/lockon-cuda/src/threshold/whole.rs",
     "crates/lockon-cuda/src/wgmma.rs",
     "crates/lockon-cuda/src/wgmma/map.rs",
     "crates/lockon-gst/src/cuda.rs",

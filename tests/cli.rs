@@ -263,11 +263,25 @@ fn still_pictures_are_thresholded() {
     let place = Place { dir: tempfile::tempdir().unwrap() };
     let scene = noise(1, Size::new(91, 57));
     lockon::still::save(&place.path("scene.png"), scene.as_ref()).unwrap();
-    for method in ["mean:5:-2.5", "gaussian:9:1:inv", "sauvola:15:0.2", "niblack:7:-0.2:inv"] {
+    for method in [
+        "mean:5:-2.5",
+        "gaussian:9:1:inv",
+        "sauvola:15:0.2",
+        "niblack:7:-0.2:inv",
+        "mean:31x5:8",
+        "wolf:15:0.5",
+        "phansalkar:7:0.25:inv",
+        "bradley:9:5",
+        "fixed:90..170",
+        "otsu",
+        "triangle",
+    ] {
         succeeds(place.lockon(&format!("threshold scene.png -y -o mask.png --method {method}")));
         let expected = lockon::reference::threshold::threshold(scene.as_ref(), &method.parse().unwrap());
         assert_eq!(lockon::still::load(&place.path("mask.png")).unwrap().luma, expected, "{method}");
     }
+    let words = "threshold scene.png -y -o mask.png --method background:9:9";
+    fails(&place.lockon(words), 2, "--method background:9:9 compares frames with those before");
 }
 
 #[test]
@@ -539,6 +553,9 @@ fn the_gpu_gives_what_the_cpu_gives() {
         ["--threshold", "mean:31:5"],
         ["--threshold", "gaussian:31:5"],
         ["--threshold", "sauvola:31:0.2"],
+        ["--threshold", "wolf:31x15:0.2"],
+        ["--threshold", "otsu"],
+        ["--threshold", "background:20:12..30"],
     ] {
         let run = |backend: &str| {
             // Decoders of the GPU give another format, which the first record names.

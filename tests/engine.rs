@@ -82,7 +82,20 @@ fn results_are_the_same_for_every_depth_and_number_of_threads() {
 fn results_are_the_same_for_every_kernel() {
     let Some(backend) = gpu() else { return };
     let pictures = pictures(5);
-    for threshold in ["mean:11:2", "gaussian:11:2", "sauvola:11:0.2:inv", "niblack:11:-0.2"] {
+    for threshold in [
+        "mean:11:2",
+        "gaussian:11:2",
+        "sauvola:11:0.2:inv",
+        "niblack:11:-0.2",
+        "mean:31x5:2..-9",
+        "wolf:11:0.3",
+        "phansalkar:11:0.2",
+        "bradley:11:5",
+        "fixed:60..150",
+        "otsu",
+        "triangle:inv",
+        "background:3:7",
+    ] {
         let limits = Limits { min_score: 0.1, max_matches: 50, max_overlap: 0.5 };
         let threshold = Some(threshold.parse().unwrap());
         let expected = timeless(&Job { threshold, limits, ..job() }.records(&pictures));

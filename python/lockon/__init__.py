@@ -283,11 +283,11 @@ def score_map(
 def threshold(
     image: Picture, spec: str, *, device: str = "auto", threads: Optional[int] = None
 ) -> npt.NDArray[np.uint8]:
-    """Thresholds a picture by the surroundings of each pixel.
+    """Thresholds a picture by the surroundings of each pixel, or by one level.
 
     :param spec: as ``--threshold`` has it: ``"mean:31:5"`` compares each pixel with the mean of 31 x 31 about it, less
-        5, as ``cv2.adaptiveThreshold`` does; also ``gaussian``, ``sauvola`` and ``niblack``
-        (docs/guide/thresholds.md)
+        5, as ``cv2.adaptiveThreshold`` does; ``"otsu"`` has a level for the picture. docs/guide/thresholds.md lists the
+        methods. ``background``, which compares frames with those before, is for :func:`run`
     :returns: an array of shape (height, width): 255 where a pixel is brighter than its threshold, else 0; with ``:inv``
         at the end of ``spec`` the other way round
     :raises ValueError: a spec that cannot be read

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockon_core::backend::cpu::threshold;
 use lockon_core::backend::{Backend, Options, Standing};
 use lockon_core::config::ThresholdSpec;
-use lockon_core::error::Result;
+use lockon_core::error::{Error, Result};
 use lockon_core::frame::{Plane, Size};
 use lockon_run::backend;
 use numpy::{PyArray1, PyArray2, PyArrayMethods};
@@ -35,7 +35,12 @@ enum Opened {
 impl Thresholder {
     #[new]
     fn new(spec: &str, device: &str, threads: Option<usize>) -> PyResult<Self> {
-        let spec = spec.parse().map_err(exception)?;
+        let spec: ThresholdSpec = spec.parse().map_err(exception)?;
+        if spec.method.remembers() {
+            let text =
+                format!("threshold {spec} compares a frame with those before, which a picture has not");
+            return Err(exception(Error::Usage(text)));
+        }
         Ok(Self { spec, options: device::options(device, threads)?, opened: ForSize::default() })
     }
 

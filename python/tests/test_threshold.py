@@ -18,7 +18,18 @@ def test_a_mean_threshold_is_that_of_the_definition():
     assert found.dtype == np.uint8 and (found == expected).all()
 
 
-@pytest.mark.parametrize("method", ["mean:31:5", "gaussian:15:3", "sauvola:31:0.2", "niblack:25:-0.2:inv"])
+@pytest.mark.parametrize("method", [
+        "mean:31:5",
+        "gaussian:15:3",
+        "sauvola:31x7:0.2",
+        "niblack:25:-0.2:inv",
+        "wolf:15:0.5",
+        "phansalkar:15:0.25",
+        "bradley:15:10",
+        "fixed:90..170",
+        "otsu",
+        "triangle:inv",
+    ])
 def test_masks_are_those_of_the_program(program, tmp_path, method):
     write_png(tmp_path / "image.png", IMAGE)
     program("threshold", tmp_path / "image.png", "-o", tmp_path / "mask.bmp", "--method", method, records=False)
@@ -39,7 +50,7 @@ def test_the_result_is_an_array_of_its_own():
     assert (lockon.threshold(IMAGE, "mean:9:2") == kept).all()
 
 
-@pytest.mark.parametrize("spec, words", [("mean:8:2", "odd"), ("median:9:2", "median"), ("", "METHOD|method")])
+@pytest.mark.parametrize("spec, words", [("mean:8:2", "odd"), ("median:9:2", "median"), ("", "not one of mean"), ("background:9:9", "those before")])
 def test_what_is_no_threshold_is_refused_in_words(spec, words):
     with pytest.raises(ValueError, match=words):
         lockon.threshold(IMAGE, spec)

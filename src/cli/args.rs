@@ -360,7 +360,10 @@ pub(super) struct ThresholdArgs {
     pub(super) output: Option<PathBuf>,
     #[command(flatten)]
     pub(super) overwrite: OverwriteArgs,
-    /// `mean:BLOCK:C`, `gaussian:BLOCK:C`, `sauvola:BLOCK:K`, `niblack:BLOCK:K`; `:inv` inverts
+    /// Each pixel by its neighbourhood: `mean:BLOCK:C`, `gaussian:BLOCK:C`, `bradley:BLOCK:PERCENT`,
+    /// `sauvola:BLOCK:K`, `niblack:BLOCK:K`, `wolf:BLOCK:K`, `phansalkar:BLOCK:K`, with BLOCK a side or
+    /// WIDTHxHEIGHT; all by one level: `fixed:LEVEL`, `otsu`, `triangle`. `A..B` in place of the
+    /// last number is hysteresis; `:inv` inverts
     #[arg(long, value_name = "METHOD:BLOCK:VALUE[:inv]", value_parser = read::<ThresholdSpec>)]
     pub(super) method: ThresholdSpec,
     #[command(flatten)]

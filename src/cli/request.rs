@@ -271,7 +271,19 @@ mod tests {
             }
             ("lost-for" | "gap" | "cut-padding", ..) => vec!["10s", "500ms", "1:30", "2.5s"],
             ("threshold", ..) => {
-                vec!["mean:31:5", "gaussian:3:-7.5:inv", "sauvola:255:0.2", "niblack:31:-0.2:inv"]
+                vec![
+                    "mean:31:5",
+                    "gaussian:3:-7.5:inv",
+                    "sauvola:255x31:0.2",
+                    "niblack:31:-0.2:inv",
+                    "wolf:31:0.5",
+                    "phansalkar:31:0.25",
+                    "bradley:31:15",
+                    "fixed:100..160",
+                    "otsu",
+                    "triangle:inv",
+                    "background:200:12..40",
+                ]
             }
             ("object-area", ..) => vec!["20..500", "20..", "..500"],
             ("object-size", ..) => vec!["5x8..40x60", "5x8..", "..40x60"],

@@ -94,6 +94,13 @@ pub(super) fn threshold(args: &ThresholdArgs) -> Result<Outcome> {
     let output = args.output.as_ref();
     check_device(&request.kernel, request.backend, None, request.threshold)?;
     request.check_objects()?;
+    if args.method.method.remembers() {
+        let text = format!(
+            "--method {} compares frames with those before: use `lockon run --threshold`",
+            args.method
+        );
+        return Err(Error::Usage(text).into());
+    }
     if args.view == View::Split {
         return Err(Error::Usage("--view split is for videos: use mask or overlay".into()).into());
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use lockon_core::backend::cpu;
-use lockon_core::config::{Limits, ThresholdSpec};
+use lockon_core::config::Limits;
 use lockon_core::frame::{Plane, Rect};
 
 use super::check::{check_mask, check_matches};

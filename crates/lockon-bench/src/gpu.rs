@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 
 use lockon_core::backend::{Backend, Device, Findings, Options, Standing, cpu};
 use lockon_core::config::{
-    Cleaning, Connectivity, Kernel, Kernels, Limits, ObjectSpec, ThresholdMethod, ThresholdSpec,
+    Cleaning, Connectivity, Kernel, Kernels, Limits, ObjectSpec, ThresholdMethod,
 };
 use lockon_core::frame::{FrameMeta, Picture, Plane, Rect, Size};
 use lockon_core::reference;

@@ -107,7 +107,7 @@ pub struct SearchRecord {
     pub max_overlap: f64,
     /// The box that is searched: `X,Y,W,H`. The whole frame if there is none.
     pub roi: Option<String>,
-    /// The adaptive threshold: `METHOD:BLOCK:VALUE[:inv]`.
+    /// The threshold, as it is typed: `METHOD:BLOCK:VALUE[:inv]`.
     pub threshold: Option<String>,
     /// The cleaning of the mask, and the objects that are reported of it.
     pub objects: Option<ObjectSpec>,
@@ -164,7 +164,7 @@ pub struct RunRecord {
     /// True if matches were followed too.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub track_matches: bool,
-    /// The adaptive threshold: `METHOD:BLOCK:VALUE[:inv]`.
+    /// The threshold, as it is typed: `METHOD:BLOCK:VALUE[:inv]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<String>,
     /// The cleaning of the mask, and the objects that are reported of it.

@@ -35,6 +35,7 @@ use std::time::Instant;
 use lockon_core::backend::objects::{FEW, Sums, too_many};
 use lockon_core::backend::peaks::Candidate;
 use lockon_core::backend::ring::Ring;
+use lockon_core::backend::threshold::Background;
 use lockon_core::backend::{Backend, Device, Findings, Options, Standing, lists_of_objects};
 use lockon_core::config::{Kernel, Kernels, ObjectSpec, ThresholdMethod};
 use lockon_core::error::{Bytes, DeviceFault, Error, Result};
@@ -464,6 +465,16 @@ impl Backend for Cuda {
             Ok(slot.meta.take())
         })?;
         Ok(meta.flatten())
+    }
+
+    fn take_background(&mut self) -> Result<Option<Background>> {
+        let Work { thresholder, lane, .. } = &self.work;
+        thresholder.as_ref().map_or(Ok(None), |thresholder| thresholder.background(&lane.stream))
+    }
+
+    fn continue_from(&mut self, background: Background) -> Result<()> {
+        let Work { thresholder, lane, .. } = &mut self.work;
+        thresholder.as_mut().map_or(Ok(()), |it| it.continue_from(&lane.stream, &background))
     }
 }
 

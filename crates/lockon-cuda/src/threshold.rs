@@ -9,7 +9,7 @@ use super::driver::{DeviceBuffer, Gpu, Kernel, Module, Ptx, Stream, arg, ptx};
 use super::fused::{self, Room, Tiling};
 use super::ncc::DeviceFrame;
 use super::shared::constant;
-use lockon_core::backend::threshold;
+use lockon_core::backend::threshold::{self, Background};
 use lockon_core::config::{self, Block, BoxKernel, GaussianKernel, Kernels, ThresholdMethod, ThresholdSpec};
 use lockon_core::error::Result;
 use lockon_core::frame::Size;
@@ -216,6 +216,25 @@ impl Thresholder {
             Steps::Sliding { .. } => Some(config::Kernel::Box(BoxKernel::Sliding)),
             Steps::Gaussian { how, .. } => Some(config::Kernel::Gaussian(how)),
             Steps::Whole(_) => None,
+        }
+    }
+
+    /// Waits, and gives the background of the frames so far, if the method has one and there were any.
+    pub(super) fn background(&self, stream: &Stream) -> Result<Option<Background>> {
+        match &self.pass.steps {
+            Steps::Whole(whole) => whole.background(stream),
+            _ => Ok(None),
+        }
+    }
+
+    /// Waits, and continues with the background of earlier frames, if the method has one.
+    ///
+    /// # Panics
+    /// If it is of frames of another size.
+    pub(super) fn continue_from(&mut self, stream: &Stream, background: &Background) -> Result<()> {
+        match &mut self.pass.steps {
+            Steps::Whole(whole) => whole.continue_from(stream, background),
+            _ => Ok(()),
         }
     }
 

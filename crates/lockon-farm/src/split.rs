@@ -130,6 +130,9 @@ fn check(request: &Request) -> Result<()> {
             "what is followed needs the frames before: templates and thresholds alone can be split",
         );
     }
+    if request.threshold.is_some_and(|threshold| threshold.method.remembers()) {
+        return usage("a background needs the frames before: other thresholds can be split");
+    }
     if !request.output.is_empty() || !request.sink.is_empty() || request.report.is_some() {
         return usage("-o, --sink and --report are made in one piece: submit them without --split");
     }

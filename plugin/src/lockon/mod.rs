@@ -124,7 +124,7 @@
 //! Properties that decide the search can be set while frames pass (`template`, `threshold`, `min-score`,
 //! `roi` and so on; `min-score`, `max-overlap` and `max-matches` can be controlled, and each frame is
 //! searched with the values that are due at its stream time). A new value counts from the next frame that is
-//! submitted; results of the frames before stay valid, and tracks continue. Properties that are set by one
+//! submitted; results of the frames before stay valid, and tracks and the background of a threshold continue. Properties that are set by one
 //! call (`g_object_set` with several, or between `g_object_freeze_notify` and `g_object_thaw_notify`) are one
 //! change: all of it is done or nothing. A value that cannot be used gives a warning on the bus, and the
 //! property gets its earlier value back. Errors that only a frame shows, such as a box outside of it, are

@@ -16,6 +16,8 @@ use crate::results::{Match, Object};
 use crate::surface::Traffic;
 use crate::template::{Bank, Template, resampled_size};
 
+use threshold::Background;
+
 pub mod cpu;
 pub mod objects;
 pub mod peaks;
@@ -174,6 +176,28 @@ pub trait Backend: Send {
     /// the run was stopped before this frame was done. Then the frame is abandoned. The first error, if an
     /// earlier call failed with another than `Stopped`.
     fn wait_next(&mut self, findings: &mut Findings) -> Result<Option<FrameMeta>>;
+
+    /// Ends the work, with nothing in flight, and gives the background of the frames so far, if the threshold
+    /// has one and there were frames. The backend takes no more frames.
+    ///
+    /// # Errors
+    /// `Backend` if the device fails.
+    fn take_background(&mut self) -> Result<Option<Background>> {
+        Ok(None)
+    }
+
+    /// Begins, before the first frame, with the background of another backend. Without such a threshold it is
+    /// dropped.
+    ///
+    /// # Errors
+    /// `Backend` if the device fails.
+    ///
+    /// # Panics
+    /// If it is of frames of another size.
+    fn continue_from(&mut self, background: Background) -> Result<()> {
+        drop(background);
+        Ok(())
+    }
 }
 
 impl Standing {

@@ -58,14 +58,29 @@ pub fn background_limit(t: f64) -> i32 {
     libm::floor(t * f64::from(1 << BACKGROUND_BITS)).clamp(-1.0, f64::from(1 << 24)) as i32
 }
 
+/// The running mean of a run's frames so far: what one device hands to the next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Background {
+    /// Their number, up to the greatest that makes a difference: see [`background_frames`].
+    pub frames: u32,
+    /// The mean of each pixel, along rows without padding.
+    pub mean: Vec<u32>,
+}
+
+/// Number of frames after the next one, of a mean of up to `most`: it stands still where it makes no
+/// difference any more.
+pub fn background_frames(frames: u32, most: u32) -> u32 {
+    frames.saturating_add(1).min(most.max(2))
+}
+
 /// The weight of the n-th frame, counted from 1, in the mean of up to `frames` frames: 1 / min(n, frames) of
 /// `1 << BACKGROUND_WEIGHT_BITS`, rounded half up.
 ///
 /// The next mean is `(mean * (one - weight) + value * weight + one / 2) / one`, each with the fraction bits
 /// of a background: below 2^56.
-pub fn background_weight(n: u64, frames: u32) -> u32 {
-    let count = n.clamp(1, u64::from(frames));
-    (((1 << BACKGROUND_WEIGHT_BITS) + count / 2) / count) as u32
+pub fn background_weight(n: u32, frames: u32) -> u32 {
+    let count = n.clamp(1, frames);
+    ((1 << BACKGROUND_WEIGHT_BITS) + count / 2) / count
 }
 
 /// Otsu's level: the first for which the variance between the pixels up to it and those above is greatest; 0
@@ -218,7 +233,9 @@ mod tests {
     fn weights_of_a_background_are_shares_of_one() {
         let one = 1_u32 << BACKGROUND_WEIGHT_BITS;
         assert_eq!([1, 2, 3, 9].map(|n| background_weight(n, 4)), [one, one / 2, 715_827_883, one / 4]);
-        assert_eq!(background_weight(u64::MAX, 1), one);
+        assert_eq!(background_weight(u32::MAX, 1), one);
+        assert_eq!([0, 1, 2, 3, 9].map(|n| background_frames(n, 4)), [1, 2, 3, 4, 4]);
+        assert_eq!([0, 1, 2].map(|n| background_frames(n, 1)), [1, 2, 2], "the first frame is another one");
     }
 
     #[test]

@@ -136,6 +136,26 @@ impl Engine<'_> {
         Ok(self.open_for(run, work, &format, may_cut, None))
     }
 
+    /// Frames go into this device from now on. A background goes with them, as soon as all frames before are
+    /// done.
+    pub(super) fn hand_over(&mut self, run: &mut Run, mut to: Leg) -> Result<()> {
+        let remembers =
+            |leg: &Leg| leg.work.search.threshold.is_some_and(|threshold| threshold.method.remembers());
+        let open =
+            |run: &Run| remembers(run.open.as_ref().expect("called while a device is open").relay.last());
+        if remembers(&to) && open(run) {
+            self.drain(run)?;
+            let last = run.open.as_mut().expect("it is still open, or the spare one is").relay.last_mut();
+            match last.backend.take_background() {
+                Ok(Some(background)) => to.backend.continue_from(background)?,
+                Ok(None) => {}
+                Err(error) => tracing::warn!("the background begins anew: {error}"),
+            }
+        }
+        run.hand_over(to);
+        Ok(())
+    }
+
     /// The work for the next frame.
     pub(super) fn work(&self, run: &Run) -> Work {
         Work { search: run.search.clone(), mask: self.wants_mask(run) }
@@ -152,7 +172,7 @@ impl Engine<'_> {
         let (work, is_cut) = (Work { mask: self.wants_mask(run), ..last.work.clone() }, last.is_cut);
         if work.search.threshold.is_some() && work.mask != last.work.mask {
             match self.open_next(run, &work, is_cut, frame)? {
-                Ok(leg) => run.hand_over(leg),
+                Ok(leg) => self.hand_over(run, leg)?,
                 Err(error @ Error::Stopped) => return Err(error),
                 Err(error) => {
                     tracing::warn!("frames continue without their threshold: {error}");

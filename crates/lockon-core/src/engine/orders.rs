@@ -89,11 +89,14 @@ impl Engine<'_> {
     /// the reason.
     fn retune(&mut self, run: &mut Run, search: Search, may_cut: bool, frame: u64) -> Result<Result<()>> {
         let work = Work { search: search.into(), ..self.work(run) };
-        let opened = self.open_next(run, &work, may_cut, frame)?;
-        Ok(opened.map(|leg| {
-            run.search = work.search;
-            run.hand_over(leg);
-        }))
+        match self.open_next(run, &work, may_cut, frame)? {
+            Ok(leg) => {
+                self.hand_over(run, leg)?;
+                run.search = work.search;
+                Ok(Ok(()))
+            }
+            Err(error) => Ok(Err(error)),
+        }
     }
 
     /// Carries out orders about tracks before the oldest frame in flight, and reports all orders that hold

@@ -403,6 +403,13 @@ fn frames_after_each_other_have_the_references_background() {
             bench.stream.download_now(&mask, &mut bytes).unwrap();
             bench.stream.download_now(&counter, &mut count).unwrap();
             assert!(bytes == expected.data(), "{spec}, frame {frame}");
+            if frame % 5 == 4 {
+                // Another one continues.
+                let background = thresholder.background(&bench.stream).unwrap().expect("there were frames");
+                thresholder = bench.plan(&spec, size, Kernels::default(), false);
+                assert_eq!(thresholder.background(&bench.stream).unwrap(), None);
+                thresholder.continue_from(&bench.stream, &background).unwrap();
+            }
             assert_eq!(count[0], bytes.iter().filter(|&&byte| byte == 255).count() as u64, "{spec}");
         }
     }

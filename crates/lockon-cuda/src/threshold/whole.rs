@@ -6,7 +6,7 @@ use super::super::driver::{DeviceBuffer, Gpu, Kernel, Ptx, Stream, arg, fault, p
 use super::super::ncc::DeviceFrame;
 use super::super::shared::constant;
 use super::{Modules, joined};
-use lockon_core::backend::threshold;
+use lockon_core::backend::threshold::{self, Background};
 use lockon_core::config::ThresholdMethod;
 use lockon_core::error::{DeviceFault, Result};
 use lockon_core::frame::Size;
@@ -121,6 +121,26 @@ impl Whole {
             }),
             _ => panic!("{} has a neighbourhood", method.name()),
         }
+    }
+
+    /// Waits, and gives the background of the frames so far, if there is one.
+    pub(super) fn background(&self, stream: &Stream) -> Result<Option<Background>> {
+        let Self::Background { means, frames, .. } = self else { return Ok(None) };
+        let (mut mean, mut count) = (vec![0; means.len()], [0]);
+        stream.download_now(means, &mut mean)?;
+        stream.download_now(frames, &mut count)?;
+        Ok((count[0] > 0).then_some(Background { frames: count[0], mean }))
+    }
+
+    /// Waits, and replaces the background, if there is one.
+    ///
+    /// # Panics
+    /// If it is of frames of another size.
+    pub(super) fn continue_from(&mut self, stream: &Stream, background: &Background) -> Result<()> {
+        let Self::Background { means, frames, .. } = self else { return Ok(()) };
+        assert_eq!(background.mean.len(), means.len(), "a background of another size");
+        stream.upload_now(&background.mean, means)?;
+        stream.upload_now(&[background.frames], frames)
     }
 
     /// As `Pass::run`, which has compared the sizes. `few` gets the mask of a background's stricter value.

@@ -929,13 +929,17 @@ class View {
     const set = (id, value) => { if (document.activeElement !== $(id)) $(id).value = value; };
     set('min-score', search.min_score);
     set('max-matches', search.max_matches);
-    const [method, block, value, inverted] = (search.threshold ?? '').split(':');
+    const [method, ...parts] = (search.threshold ?? '').split(':');
     set('method', method);
     if (method) {
       ranges(method);
-      set('block', block);
+      $('inverted').checked = parts.at(-1) === 'inv';
+      if ($('inverted').checked) parts.pop();
+      const [value, second] = (parts.pop() ?? '').split('..');
+      // What sliders cannot show stays until they are moved: a block that is no square, the second value.
+      this.typed = { block: parts[0], second };
+      set(METHODS[method]?.over === 'frames' ? 'frames' : 'block', parts[0]?.split('x')[0]);
       set('value', value);
-      $('inverted').checked = inverted === 'inv';
     }
     $('threshold').hidden = !method;
     this.objects = search.objects;
@@ -955,8 +959,9 @@ class View {
   tellRanges() {
     $('min-score-is').textContent = Number($('min-score').value).toFixed(2);
     $('max-matches-is').textContent = $('max-matches').value;
-    $('block-is').textContent = $('block').value;
-    $('value-is').textContent = $('value').value;
+    $('block-is').textContent = this.typed?.block?.includes('x') ? this.typed.block : $('block').value;
+    $('frames-is').textContent = $('frames').value;
+    $('value-is').textContent = $('value').value + (this.typed?.second === undefined ? '' : ` .. ${this.typed.second}`);
   }
 
   // A slider was moved: sends its last value, one request at a time.
@@ -976,7 +981,13 @@ class View {
   changeThreshold() {
     const method = $('method').value;
     $('threshold').hidden = !method;
-    this.change({ threshold: method && `${method}:${$('block').value}:${$('value').value}${$('inverted').checked ? ':inv' : ''}` });
+    const { over, value } = METHODS[method] ?? {};
+    const { block, second } = this.typed ?? {};
+    const parts = [method];
+    if (over) parts.push(over === 'block' && block?.includes('x') ? block : $(over).value);
+    if (value) parts.push($('value').value + (second === undefined ? '' : `..${second}`));
+    if ($('inverted').checked) parts.push('inv');
+    this.change({ threshold: method && parts.join(':') });
   }
 
   // Settings for which the page has no element stay as they are.
@@ -1077,11 +1088,30 @@ class View {
 }
 
 // The range of a method's value, and its default.
+// Of each method: what its threshold is made over, and its value's least, greatest, step and first.
+const METHODS = {
+  mean: { over: 'block', value: [-64, 64, 1, 5] },
+  gaussian: { over: 'block', value: [-64, 64, 1, 5] },
+  sauvola: { over: 'block', value: [-1, 1, 0.01, 0.2] },
+  niblack: { over: 'block', value: [-1, 1, 0.01, -0.2] },
+  wolf: { over: 'block', value: [-1, 1, 0.01, 0.5] },
+  phansalkar: { over: 'block', value: [-1, 1, 0.01, 0.25] },
+  bradley: { over: 'block', value: [-100, 100, 1, 15] },
+  fixed: { value: [0, 255, 1, 128] },
+  otsu: {},
+  triangle: {},
+  background: { over: 'frames', value: [0, 128, 1, 25] },
+};
+
+// Shows the sliders of a method; returns its first value.
 function ranges(method) {
-  const isShare = method === 'sauvola' || method === 'niblack';
-  const [min, max, step] = isShare ? [-1, 1, 0.01] : [-64, 64, 1];
+  const { over, value } = METHODS[method] ?? {};
+  for (const id of ['block', 'frames']) $(`of-${id}`).hidden = over !== id;
+  $('of-value').hidden = !value;
+  if (!value) return 0;
+  const [min, max, step, first] = value;
   Object.assign($('value'), { min, max, step });
-  return method === 'sauvola' ? 0.2 : method === 'niblack' ? -0.2 : 5;
+  return first;
 }
 
 // ---- All videos ----
@@ -1376,10 +1406,16 @@ $('max-matches').oninput = () => view?.change({ max_matches: Number($('max-match
 $('method').onchange = () => {
   const value = ranges($('method').value);
   Object.assign($('block'), { value: 31 });
+  Object.assign($('frames'), { value: 200 });
   Object.assign($('value'), { value });
+  if (view) view.typed = null;
   view?.changeThreshold();
 };
-for (const id of ['block', 'value', 'inverted']) $(id).oninput = () => view?.changeThreshold();
+for (const id of ['frames', 'value', 'inverted']) $(id).oninput = () => view?.changeThreshold();
+$('block').oninput = () => {
+  if (view?.typed) view.typed.block = $('block').value;
+  view?.changeThreshold();
+};
 // Numbers when they are whole: half of one may be none.
 for (const id of ['finds', 'colour', 'connect', 'open', 'close', 'area', 'fill-holes']) $(id).onchange = () => view?.changeObjects();
 $('file').onchange = async () => {

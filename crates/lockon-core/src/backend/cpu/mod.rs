@@ -19,8 +19,10 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender};
+use rayon::ThreadPool;
 
 use crate::backend::ring::Poison;
+use crate::backend::threshold::Background;
 use crate::backend::{Backend, Device, Findings, Options, Standing, Variants, lists_of_objects};
 use crate::colour;
 use crate::control::Control;
@@ -64,9 +66,12 @@ pub struct Cpu {
     submitted: Option<Sender<Slot>>,
     /// Worked slots from the worker, in the same order, and how that went.
     completed: Receiver<(Slot, Result<()>)>,
-    worker: Option<JoinHandle<()>>,
+    /// Gives the background of its frames at its end.
+    worker: Option<JoinHandle<Option<Background>>>,
     in_flight: usize,
     is_idle: bool,
+    /// The background of another backend, until the first frame.
+    background: Option<Background>,
     /// Luma is expanded from limited to full range on its way into a slot.
     expands: bool,
     poison: Poison,
@@ -77,6 +82,15 @@ struct Slot {
     meta: Option<FrameMeta>,
     luma: Plane,
     findings: Findings,
+    /// Replaces the background before this frame.
+    background: Option<Background>,
+}
+
+/// What the worker does: something to each slot, and gives what is left at the end.
+trait Works: Send + 'static {
+    fn run(&mut self, slot: &mut Slot) -> Result<()>;
+
+    fn end(self) -> Option<Background>;
 }
 
 impl Cpu {
@@ -95,24 +109,23 @@ impl Cpu {
         let is_idle = standing.is_idle();
         let frame = if is_idle { Size::new(1, 1) } else { standing.frame };
         let expands = standing.expands;
-        let mut work = StandingWork::new(standing, options)?;
-        // Without work there is nothing to wake the pool for.
-        let run =
-            move |slot: &mut Slot| if is_idle { work.run(slot) } else { pool.install(|| work.run(slot)) };
-        let mut opened = Self::working(run, frame, is_idle, depth, threads)?;
+        let work = StandingWork::new(standing, options)?;
+        let pool = (!is_idle).then_some(pool);
+        let mut opened = Self::working(Pooled { work, pool }, frame, is_idle, depth, threads)?;
         (opened.traffic, opened.expands) = (options.traffic.clone(), expands);
         Ok(opened)
     }
 
     /// A ring whose worker does `work` to each slot.
     fn working(
-        mut work: impl FnMut(&mut Slot) -> Result<()> + Send + 'static,
+        mut work: impl Works,
         frame: Size,
         is_idle: bool,
         depth: usize,
         threads: usize,
     ) -> Result<Self> {
-        let slot = |_| Slot { meta: None, luma: Plane::new(frame), findings: Findings::default() };
+        let slot =
+            |_| Slot { meta: None, luma: Plane::new(frame), findings: Findings::default(), background: None };
         let free = (0..depth).map(slot).collect();
         let (submitted, to_work) = crossbeam_channel::bounded::<Slot>(depth);
         let (worked, completed) = crossbeam_channel::bounded(depth);
@@ -120,11 +133,12 @@ impl Cpu {
             .name("cpu".into())
             .spawn(move || {
                 for mut slot in to_work {
-                    let outcome = work(&mut slot);
+                    let outcome = work.run(&mut slot);
                     if worked.send((slot, outcome)).is_err() {
                         break;
                     }
                 }
+                work.end()
             })
             .map_err(|error| failed(&error))?;
         Ok(Self {
@@ -136,6 +150,7 @@ impl Cpu {
             worker: Some(worker),
             in_flight: 0,
             is_idle,
+            background: None,
             expands: false,
             poison: Poison::new("cpu"),
             traffic: Traffic::default(),
@@ -154,7 +169,7 @@ impl Backend for Cpu {
     }
 
     fn submit(&mut self, meta: FrameMeta, picture: &Arc<dyn Picture>) -> Result<()> {
-        let Self { poison, free, submitted, in_flight, is_idle, expands, traffic, .. } = self;
+        let Self { poison, free, submitted, in_flight, is_idle, background, expands, traffic, .. } = self;
         poison.check()?;
         let mut slot = free.pop().expect("a slot is free");
         poison.run(|| {
@@ -171,6 +186,7 @@ impl Backend for Cpu {
             }
             slot.findings.upload_us = started.elapsed().as_micros() as u64;
             slot.meta = Some(meta);
+            slot.background = background.take();
             let sender = submitted.as_ref().expect("open until dropped");
             sender.send(slot).map_err(|_| worker_ended())?;
             *in_flight += 1;
@@ -205,6 +221,24 @@ impl Backend for Cpu {
         self.free.push(slot);
         Ok(meta)
     }
+
+    fn take_background(&mut self) -> Result<Option<Background>> {
+        self.poison.check()?;
+        assert_eq!(self.in_flight, 0, "frames in flight");
+        self.submitted = None;
+        let Self { poison, worker, background, .. } = self;
+        let left = poison.run(|| match worker.take().map(JoinHandle::join) {
+            None => Ok(None),
+            Some(left) => left.map_err(|_| worker_ended()),
+        })?;
+        Ok(left.or(background.take()))
+    }
+
+    fn continue_from(&mut self, background: Background) -> Result<()> {
+        self.poison.check()?;
+        self.background = Some(background);
+        Ok(())
+    }
 }
 
 impl Drop for Cpu {
@@ -215,6 +249,26 @@ impl Drop for Cpu {
             // A panic of the worker was reported when it happened, and surfaced as an error on the next call.
             let _ = worker.join();
         }
+    }
+}
+
+/// The work on every frame, on a pool of threads; without work there is nothing to wake them for.
+struct Pooled {
+    work: StandingWork,
+    pool: Option<Arc<ThreadPool>>,
+}
+
+impl Works for Pooled {
+    fn run(&mut self, slot: &mut Slot) -> Result<()> {
+        let Self { work, pool } = self;
+        match pool {
+            Some(pool) => pool.install(|| work.run(slot)),
+            None => work.run(slot),
+        }
+    }
+
+    fn end(self) -> Option<Background> {
+        self.work.thresholder?.background()
     }
 }
 
@@ -270,6 +324,9 @@ impl StandingWork {
             pyramid.run(luma, self.standing.roi, &self.standing.limits, &mut findings.matches)?;
         }
         if let Some(thresholder) = &mut self.thresholder {
+            if let Some(background) = slot.background.take() {
+                thresholder.continue_from(background);
+            }
             let Standing { wants_mask, objects, .. } = self.standing;
             let is_changed = wants_mask && objects.is_some_and(|spec| !spec.cleaning.is_none());
             let mut cleaned = Ok(());
@@ -393,6 +450,17 @@ mod tests {
         Arc::new(Plane::new(Size::new(4, 3)))
     }
 
+    /// Has nothing left at its end.
+    impl<F: FnMut(&mut Slot) -> Result<()> + Send + 'static> Works for F {
+        fn run(&mut self, slot: &mut Slot) -> Result<()> {
+            self(slot)
+        }
+
+        fn end(self) -> Option<Background> {
+            None
+        }
+    }
+
     /// A ring of two slots whose worker gives this outcome for its first frame, and none of the others fails.
     fn failing(first: impl FnOnce() -> Result<()> + Send + 'static) -> Cpu {
         let mut first = Some(first);
@@ -461,6 +529,37 @@ mod tests {
         };
         assert!(limited != full && found(&full, false).0.len() == 1);
         assert_eq!(found(&limited, true), found(&full, false));
+    }
+
+    #[test]
+    fn a_background_goes_from_one_backend_to_the_next() {
+        let size = Size::new(83, 61);
+        let standing =
+            |threshold: &str| Standing::new(size).thresholding(Some(threshold.parse().unwrap()), true);
+        let open = |threshold| {
+            Cpu::open(standing(threshold), &Options { threads: 2, ..Options::default() }).unwrap()
+        };
+        let mask_of = |cpu: &mut Cpu, index: u64| {
+            let mut frame = crate::reference::picture(size);
+            frame.data_mut().rotate_left(index as usize);
+            cpu.submit(meta(index), &(Arc::new(frame) as Arc<dyn Picture>)).unwrap();
+            let mut findings = Findings::default();
+            cpu.wait_next(&mut findings).unwrap();
+            findings.mask.unwrap().plane(0).to_plane()
+        };
+        let (mut whole, mut part) = (open("background:5:9"), open("background:5:9"));
+        for index in 0..6 {
+            assert!(mask_of(&mut whole, index) == mask_of(&mut part, index), "frame {index}");
+            let background = part.take_background().unwrap().unwrap();
+            part = open("background:5:9");
+            part.continue_from(background).unwrap();
+        }
+        // One that saw no frame hands on what it got; another method has nothing to hand on.
+        assert!(part.take_background().unwrap().is_some());
+        let mut other = open("mean:5:9");
+        mask_of(&mut other, 0);
+        assert_eq!(other.take_background().unwrap(), None);
+        assert_eq!(open("background:5:9").take_background().unwrap(), None);
     }
 
     #[test]

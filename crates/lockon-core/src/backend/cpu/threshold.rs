@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use super::gaussian::Gaussian;
 use super::objects::hysteresis::Hysteresis;
 use super::simd::Level;
-use crate::backend::threshold::{self, BACKGROUND_BITS, BACKGROUND_WEIGHT_BITS};
+use crate::backend::threshold::{self, BACKGROUND_BITS, BACKGROUND_WEIGHT_BITS, Background};
 use crate::config::{ThresholdMethod, ThresholdSpec};
 use crate::control::Control;
 use crate::frame::{Plane, PlaneRef, Size};
@@ -35,7 +35,7 @@ pub struct Thresholder {
     rule: Rule,
     strict: Option<Strict>,
     survey: Survey,
-    background: Option<Background>,
+    background: Option<Memory>,
     bands: Vec<Band>,
 }
 
@@ -102,11 +102,10 @@ struct Whole {
 }
 
 /// The running mean of the frames before.
-struct Background {
+struct Memory {
     /// Frames that count, at most.
     most: u32,
-    frames: u64,
-    mean: Vec<u32>,
+    of: Background,
 }
 
 /// Working memory of one band of rows, kept from frame to frame.
@@ -160,7 +159,7 @@ impl Thresholder {
         let (all, few) = spec.stages();
         let background = match spec.method {
             ThresholdMethod::Background { frames: most, .. } => {
-                Some(Background { most, frames: 0, mean: Vec::new() })
+                Some(Memory { most, of: Background { frames: 0, mean: Vec::new() } })
             }
             _ => None,
         };
@@ -191,6 +190,22 @@ impl Thresholder {
     #[must_use]
     pub fn under(self, control: &Control) -> Self {
         Self { control: control.clone(), ..self }
+    }
+
+    /// The background of the frames so far, if the method has one and there were any.
+    pub fn background(self) -> Option<Background> {
+        self.background.map(|memory| memory.of).filter(|background| background.frames > 0)
+    }
+
+    /// Continues with the background of earlier frames, if the method has one.
+    ///
+    /// # Panics
+    /// If it is of frames of another size.
+    pub fn continue_from(&mut self, background: Background) {
+        assert_eq!(background.mean.len(), self.size.area(), "a background of another size");
+        if let Some(memory) = &mut self.background {
+            memory.of = background;
+        }
     }
 
     /// Bytes of what a threshold keeps from frame to frame beside the mask, for frames of `size`.
@@ -230,10 +245,10 @@ impl Thresholder {
         };
         let bands = &mut bands[..count];
         let frame = Frame { whole: frame.survey(*survey, bands), ..frame };
-        let weight = background.as_mut().and_then(|background| background.next(&frame));
+        let weight = background.as_mut().and_then(|memory| memory.next(&frame));
         let mut compare = |rule: &Rule, mask: &mut Plane, weight| match (rule, &mut *background) {
-            (Rule::Background { limit }, Some(background)) => {
-                frame.compare_with(*limit, weight, &mut background.mean, mask)
+            (Rule::Background { limit }, Some(memory)) => {
+                frame.compare_with(*limit, weight, &mut memory.of.mean, mask)
             }
             _ => frame.compare(rule, bands, mask),
         };
@@ -250,17 +265,18 @@ impl Thresholder {
     }
 }
 
-impl Background {
+impl Memory {
     /// Takes the next frame into account: the weight that it has in the mean, or nothing if it is the first,
     /// of which the mean is made now.
     fn next(&mut self, frame: &Frame<'_>) -> Option<u32> {
-        self.frames += 1;
-        if self.frames > 1 {
-            return Some(threshold::background_weight(self.frames, self.most));
+        let Background { frames, mean } = &mut self.of;
+        *frames = threshold::background_frames(*frames, self.most);
+        if *frames > 1 {
+            return Some(threshold::background_weight(*frames, self.most));
         }
-        self.mean.clear();
+        mean.clear();
         for row in frame.src.rows() {
-            self.mean.extend(row.iter().map(|&pixel| u32::from(pixel) << BACKGROUND_BITS));
+            mean.extend(row.iter().map(|&pixel| u32::from(pixel) << BACKGROUND_BITS));
         }
         None
     }
@@ -993,6 +1009,29 @@ mod tests {
                 }
             }
             assert!(shares.iter().any(|share| (0.01..0.99).contains(share)), "{spec}: {shares:?}");
+        }
+    }
+
+    #[test]
+    fn a_background_continues_in_another_thresholder() {
+        let size = Size::new(31, 9);
+        let frame = |at: usize| {
+            let mut picture = Padded::noise(size, 9);
+            picture.data.rotate_left(at * 5);
+            picture
+        };
+        let spec: ThresholdSpec = "background:4:5".parse().unwrap();
+        let mut all = Thresholder::new(&spec, size);
+        let mut part = Thresholder::new(&spec, size);
+        assert_eq!(Thresholder::new(&spec, size).background(), None);
+        let (mut expected, mut got) = (Plane::default(), Plane::default());
+        for at in 0..9 {
+            all.run(frame(at).view(), &mut expected);
+            part.run(frame(at).view(), &mut got);
+            assert!(got == expected, "frame {at}");
+            let background = part.background().expect("there was a frame");
+            part = Thresholder::new(&spec, size);
+            part.continue_from(background);
         }
     }
 
