@@ -435,6 +435,41 @@ fn each_kernel_agrees_with_the_cpu_at_its_smallest_interesting_sizes() {
             }
         }
     }
+    // Kernels that no request names.
+    for text in [
+        "wolf:11x3:0.3",
+        "phansalkar:3:0.2:inv",
+        "bradley:5x33:5",
+        "mean:3x11:2.5..-9",
+        "gaussian:11:2..-9",
+        "otsu",
+        "triangle:inv",
+        "fixed:150..60",
+        "background:3:7..20",
+    ] {
+        for frame in [Size::new(1, 1), Size::new(67, 35), Size::new(19, 70)] {
+            let pictures: Vec<_> = (0..3).map(|_| random.picture(frame)).collect();
+            let standing = Standing::new(frame).thresholding(Some(text.parse().unwrap()), true);
+            compare(&standing, 2, Kernels::default(), &pictures, &format!("{text} of {frame}"));
+        }
+    }
+}
+
+/// Several frames are in flight at a time, and each leaves its mark on the next ones.
+#[test]
+fn backgrounds_of_rings_are_the_cpus_in_the_order_of_frames() {
+    if testing::gpu().is_none() {
+        return;
+    }
+    let mut random = Random(91);
+    let frame = Size::new(131, 67);
+    let pictures: Vec<_> = (0..9).map(|_| random.picture(frame)).collect();
+    for spec in ["background:4:9", "background:100:5..30:inv", "background:1:40"] {
+        let standing = Standing::new(frame).thresholding(Some(spec.parse().unwrap()), true);
+        for depth in [1, 2, 4] {
+            compare(&standing, depth, Kernels::default(), &pictures, &format!("{spec}, depth {depth}"));
+        }
+    }
 }
 
 /// A bank, where to look for it, and what for.
