@@ -161,6 +161,40 @@ fn a_box_that_is_given_while_frames_pass_is_followed_as_one_that_was_asked_for_a
 }
 
 #[test]
+fn a_background_goes_on_where_the_search_changes() {
+    let pictures = video();
+    let of = |text: &str| Some(text.parse().unwrap());
+    let shares = |driven: &Driven| -> Vec<f64> {
+        driven.records.iter().map(|record| record.threshold.as_ref().unwrap().foreground).collect()
+    };
+    for backend in backends() {
+        let job = |depth| Job { backend, depth, threshold: of("background:7:9"), ..job() };
+        let expected = shares(&drive(&job(1), &pictures, &[]));
+        assert!(expected[0] == 0.0 && expected[8..].iter().all(|&share| share > 0.01), "{expected:?}");
+        for depth in [1, 3] {
+            let template = Template::new("part", smooth(99, PART), None).unwrap();
+            let changes = [
+                (9, Change::adding(template)),
+                (15, Change { min_score: Some(0.6), ..Change::default() }),
+                (15, Change { max_matches: Some(2), ..Change::default() }),
+                (22, Change::removing("part")),
+            ];
+            let driven = drive_with(&job(depth), &pictures, &[], &changes);
+            assert!((0..4).all(|index| driven.answer(index).is_ok()));
+            assert_eq!(shares(&driven), expected, "{backend:?}, depth {depth}");
+
+            // By another value for a while.
+            let other = |text| Change { threshold: Some(of(text)), ..Change::default() };
+            let changes = [(9, other("background:7:60")), (20, other("background:7:9"))];
+            let shares = shares(&drive_with(&job(depth), &pictures, &[], &changes));
+            assert_eq!(shares[..10], expected[..10], "{backend:?}, depth {depth}");
+            assert!(shares[14..20] != expected[14..20]);
+            assert_eq!(shares[26..], expected[26..], "{backend:?}, depth {depth}");
+        }
+    }
+}
+
+#[test]
 fn a_box_of_a_frame_that_has_passed_is_where_one_is_that_was_followed_since() {
     let pictures = video();
     for backend in backends() {

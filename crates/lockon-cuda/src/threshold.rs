@@ -1,5 +1,5 @@
-//! Threshold on the device: kernels/threshold.cu and the one-pass kernels, planned and launched. Those of whole
-//! frames and of backgrounds are in `whole`, the choice of components in `hysteresis`.
+//! Threshold on the device: kernels/threshold.cu and the one-pass kernels, planned and launched. Those of
+//! whole frames and of backgrounds are in `whole`, the choice of components in `hysteresis`.
 
 #![expect(unsafe_code, reason = "launching a kernel: what it reads and writes are addresses without lengths")]
 

@@ -6,8 +6,8 @@ use crate::frame::{Plane, PlaneRef};
 /// 255 where a pixel stands out and 0 elsewhere; `spec.inverse` swaps the two.
 ///
 /// The neighbourhood is the block centred on the pixel. Outside the picture it sees the nearest pixel of the
-/// border. Mean and Gaussian are rounded as in `cv::adaptiveThreshold`. The other methods with a neighbourhood
-/// take f64 in the order that is written here: the mean m = S / n, the deviation
+/// border. Mean and Gaussian are rounded as in `cv::adaptiveThreshold`. The other methods with a
+/// neighbourhood take f64 in the order that is written here: the mean m = S / n, the deviation
 /// s = sqrt((n SS - S S) / (n n)), then the formulas of [`ThresholdMethod`]. A background is that of a first
 /// frame: see [`Background`]. Takes of the order of the block's area in steps a pixel.
 pub fn threshold(src: PlaneRef<'_>, spec: &ThresholdSpec) -> Plane {

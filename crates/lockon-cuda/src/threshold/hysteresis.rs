@@ -38,8 +38,8 @@ impl Hysteresis {
         })
     }
 
-    /// Enqueues the choice without waiting: of the white pixels of `mask` those stay white whose component, by
-    /// 8 neighbours, holds a white pixel of `few`. Their number is added to the counter.
+    /// Enqueues the choice without waiting: of the white pixels of `mask` those stay white whose component,
+    /// by 8 neighbours, holds a white pixel of `few`. Their number is added to the counter.
     ///
     /// # Panics
     /// If a mask is too small, or there is no such counter.
@@ -65,8 +65,8 @@ impl Hysteresis {
         let grid = [width.div_ceil(TILE[0]), height.div_ceil(TILE[1]), 1];
         let block = [TILE[0], TILE[1], 1];
         // SAFETY: the arguments of the four kernels, in their order. They read and write w * h bytes of the
-        // masks, whose lengths are asserted, and w * h labels and marks, as many as `new` allocated. A warp is
-        // one row of threads, as it must be: TILE is 32 wide.
+        // masks, whose lengths are asserted, and w * h labels and marks, as many as `new` allocated. A warp
+        // is one row of threads, as it must be: TILE is 32 wide.
         unsafe {
             let begin = &mut [mask, width_arg, height_arg, labels, holds];
             stream.launch(&self.begin, grid, block, 0, begin)?;

@@ -124,11 +124,10 @@ request! {
     /// Replay the interactive changes stored in an earlier results file (JSON Lines), at the same frames
     control: Option<PathBuf> = None,
         Spec { value: "FILE.jsonl", element: InElement::Ready, is_of_one: true, ..TO_DO };
-    /// Binarise. Each pixel by its neighbourhood: `mean:BLOCK:C`, `gaussian:BLOCK:C`, `bradley:BLOCK:PERCENT`,
-    /// `sauvola:BLOCK:K`, `niblack:BLOCK:K`, `wolf:BLOCK:K`, `phansalkar:BLOCK:K`, with BLOCK a side or
-    /// WIDTHxHEIGHT; all by one level: `fixed:LEVEL`, `otsu`, `triangle`; by the frames before:
-    /// `background:FRAMES:DIFFERENCE`. `A..B` in place of the
-    /// last number is hysteresis; `:inv` inverts
+    /// Binarise. Each pixel by its neighbourhood: `mean:BLOCK:C`, `gaussian:BLOCK:C`,
+    /// `bradley:BLOCK:PERCENT`, `sauvola:BLOCK:K`, `niblack:BLOCK:K`, `wolf:BLOCK:K`, `phansalkar:BLOCK:K`,
+    /// with BLOCK a side or WIDTHxHEIGHT; all by one level: `fixed:LEVEL`, `otsu`, `triangle`; by the frames before:
+    /// `background:FRAMES:DIFFERENCE`. `A..B` in place of the last number is hysteresis; `:inv` inverts
     threshold: Option<ThresholdSpec> = None,
         Spec { value: "METHOD:BLOCK:VALUE[:inv]", element: InElement::Playing, ..TO_DO };
     /// Luma that is searched and thresholded: as-is (as decoded) or full (limited-range video, 16 to 235, is

@@ -21,7 +21,7 @@ use crate::frame::{Plane, PlaneRef, Size};
 /// Bytes of a mask that are counted together.
 const LANES: usize = 64;
 
-/// Counters that take turns: neighbours are often alike, and a counter must be stored before it is read again.
+/// Counters that take turns: neighbours are often alike, and a counter is stored before it is read again.
 const HISTOGRAMS: usize = 4;
 
 /// A threshold planned for frames of one size.
