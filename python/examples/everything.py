@@ -52,6 +52,9 @@ def main() -> None:
 
     black_and_white: npt.NDArray[np.uint8] = lockon.threshold(scene, "mean:31:5")
     assert set(np.unique(black_and_white)) == {0, 255}
+    moving = lockon.Thresholder("background:20:9")
+    still: npt.NDArray[np.uint8] = moving.run(scene)
+    assert not still.any() and moving.run(np.roll(scene, 3, axis=1)).any()
 
     tracker = lockon.Tracker(scene, (100, 40, 60, 40), pts_ns=0)
     track: lockon.Track = tracker.update(np.roll(scene, 3, axis=1), pts_ns=33_000_000)

@@ -72,6 +72,7 @@ __all__ = [
     "SupportsCudaArray",
     "SupportsDLPack",
     "Template",
+    "Thresholder",
     "Track",
     "TrackRow",
     "Tracker",
@@ -287,7 +288,7 @@ def threshold(
 
     :param spec: as ``--threshold`` has it: ``"mean:31:5"`` compares each pixel with the mean of 31 x 31 about it, less
         5, as ``cv2.adaptiveThreshold`` does; ``"otsu"`` has a level for the picture. docs/guide/thresholds.md lists the
-        methods. ``background``, which compares frames with those before, is for :func:`run`
+        methods. ``background``, which compares pictures with those before, is for a :class:`Thresholder`
     :returns: an array of shape (height, width): 255 where a pixel is brighter than its threshold, else 0; with ``:inv``
         at the end of ``spec`` the other way round
     :raises ValueError: a spec that cannot be read
@@ -297,7 +298,7 @@ def threshold(
     key = spec, device, threads, tuple(getattr(image, "shape", ()))[:2]
     thresholder = kept.get(key)
     if thresholder is None:
-        thresholder = _lockon.Thresholder(spec, device, _threads(threads))
+        thresholder = _lockon.Thresholder(spec, device, _threads(threads), True)
         if len(kept) >= _MOST_KEPT:
             kept.clear()
         kept[key] = thresholder
@@ -306,6 +307,25 @@ def threshold(
 
 _of_thread = threading.local()
 _MOST_KEPT = 8
+
+
+class Thresholder:
+    """Thresholds one picture after the other, such as the frames of a fixed camera.
+
+    With ``background:FRAMES:T`` each picture is compared with the running mean of those before it, and then counts in that. One
+    of another size begins anew. Calls from many threads take turns.
+    """
+
+    def __init__(self, spec: str, *, device: str = "auto", threads: Optional[int] = None) -> None:
+        """
+        :param spec: as :func:`threshold` has it, or ``"background:200:25"``
+        :raises ValueError: a spec that cannot be read
+        """
+        self._thresholder = _lockon.Thresholder(spec, device, _threads(threads), False)
+
+    def run(self, image: Picture) -> npt.NDArray[np.uint8]:
+        """An array of shape (height, width): 255 where a pixel of the picture stands out, else 0."""
+        return self._thresholder.run(image)
 
 
 class Track(NamedTuple):

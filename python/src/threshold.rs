@@ -27,18 +27,18 @@ pub(crate) struct Thresholder {
 }
 
 enum Opened {
-    Cpu(threshold::Thresholder, Arc<ThreadPool>),
+    Cpu(Box<threshold::Thresholder>, Arc<ThreadPool>),
     Device(Box<dyn Backend>),
 }
 
 #[pymethods]
 impl Thresholder {
+    /// `is_for_one`: for pictures that have nothing to do with each other.
     #[new]
-    fn new(spec: &str, device: &str, threads: Option<usize>) -> PyResult<Self> {
+    fn new(spec: &str, device: &str, threads: Option<usize>, is_for_one: bool) -> PyResult<Self> {
         let spec: ThresholdSpec = spec.parse().map_err(exception)?;
-        if spec.method.remembers() {
-            let text =
-                format!("threshold {spec} compares a frame with those before, which a picture has not");
+        if is_for_one && spec.method.remembers() {
+            let text = format!("threshold {spec} compares a picture with those before: use a Thresholder");
             return Err(exception(Error::Usage(text)));
         }
         Ok(Self { spec, options: device::options(device, threads)?, opened: ForSize::default() })
@@ -76,7 +76,7 @@ impl Thresholder {
         if let Some(gpu) = backend::open_gpu(&self.options, standing)? {
             return Ok(Opened::Device(gpu));
         }
-        let thresholder = threshold::Thresholder::new(&self.spec, size);
+        let thresholder = Box::new(threshold::Thresholder::new(&self.spec, size));
         Ok(Opened::Cpu(thresholder, matcher::pool(self.options.threads)?))
     }
 }

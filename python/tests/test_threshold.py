@@ -56,6 +56,15 @@ def test_what_is_no_threshold_is_refused_in_words(spec, words):
         lockon.threshold(IMAGE, spec)
 
 
+def test_a_background_is_the_mean_of_the_pictures_before():
+    thresholder = lockon.Thresholder("background:2:20")
+    masks = [thresholder.run(np.full((3, 5), value, np.uint8)) for value in (100, 120, 131, 20, 90, 119)]
+    # Means before them: its own, 100, 110, 120.5, 70.25, 80.125.
+    assert [int(mask[2, 4]) for mask in masks] == [0, 0, 255, 255, 0, 255]
+    assert (thresholder.run(IMAGE) == 0).all(), "a picture of another size is the first"
+    assert (lockon.Thresholder("mean:9:2").run(IMAGE) == lockon.threshold(IMAGE, "mean:9:2")).all()
+
+
 def test_what_is_no_image_is_refused_by_its_name():
     with pytest.raises(TypeError, match="image must be uint8, not float64"):
         lockon.threshold(IMAGE / 2, "mean:9:2")

@@ -362,7 +362,7 @@ pub(super) struct ThresholdArgs {
     pub(super) overwrite: OverwriteArgs,
     /// Each pixel by its neighbourhood: `mean:BLOCK:C`, `gaussian:BLOCK:C`, `bradley:BLOCK:PERCENT`,
     /// `sauvola:BLOCK:K`, `niblack:BLOCK:K`, `wolf:BLOCK:K`, `phansalkar:BLOCK:K`, with BLOCK a side or
-    /// WIDTHxHEIGHT; all by one level: `fixed:LEVEL`, `otsu`, `triangle`. `A..B` in place of the
+    /// `WxH`; all by one level: `fixed:LEVEL`, `otsu`, `triangle`. `A..B` in place of the
     /// last number is hysteresis; `:inv` inverts
     #[arg(long, value_name = "METHOD:BLOCK:VALUE[:inv]", value_parser = read::<ThresholdSpec>)]
     pub(super) method: ThresholdSpec,

@@ -325,7 +325,7 @@ impl ThresholdSpec {
         };
         let by = |value| Self { method: self.method.with_value(value), second: None, ..*self };
         let (low, high) = (by(first.min(second)), by(first.max(second)));
-        if self.method.grows() != self.inverse { (high, Some(low)) } else { (low, Some(high)) }
+        if self.method.grows() == self.inverse { (low, Some(high)) } else { (high, Some(low)) }
     }
 }
 

@@ -188,8 +188,8 @@ fn triangle(mut histogram: [i64; 256]) -> i64 {
         (foot, peak) = (255 - right, 255 - peak);
     }
     let (mut furthest, mut level) = (0, foot as i64);
-    for at in foot + 1..=peak {
-        let distance = highest * at as i64 + (foot as i64 - peak as i64) * histogram[at];
+    for (at, count) in histogram.iter().enumerate().take(peak + 1).skip(foot + 1) {
+        let distance = highest * at as i64 + (foot as i64 - peak as i64) * count;
         if distance > furthest {
             (furthest, level) = (distance, at as i64);
         }

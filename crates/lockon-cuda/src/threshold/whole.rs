@@ -1,4 +1,4 @@
-//! Thresholds without a neighbourhood: kernels/threshold_whole.cu, planned and launched.
+//! Thresholds without a neighbourhood: `kernels/threshold_whole.cu`, planned and launched.
 
 #![expect(unsafe_code, reason = "launching a kernel: what it reads and writes are addresses without lengths")]
 

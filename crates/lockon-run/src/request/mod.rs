@@ -126,8 +126,9 @@ request! {
         Spec { value: "FILE.jsonl", element: InElement::Ready, is_of_one: true, ..TO_DO };
     /// Binarise. Each pixel by its neighbourhood: `mean:BLOCK:C`, `gaussian:BLOCK:C`,
     /// `bradley:BLOCK:PERCENT`, `sauvola:BLOCK:K`, `niblack:BLOCK:K`, `wolf:BLOCK:K`, `phansalkar:BLOCK:K`,
-    /// with BLOCK a side or WIDTHxHEIGHT; all by one level: `fixed:LEVEL`, `otsu`, `triangle`; by the frames before:
-    /// `background:FRAMES:DIFFERENCE`. `A..B` in place of the last number is hysteresis; `:inv` inverts
+    /// with BLOCK a side or `WxH`; all by one level: `fixed:LEVEL`, `otsu`, `triangle`; by the frames
+    /// before: `background:FRAMES:DIFFERENCE`. `A..B` in place of the last number is hysteresis; `:inv`
+    /// inverts
     threshold: Option<ThresholdSpec> = None,
         Spec { value: "METHOD:BLOCK:VALUE[:inv]", element: InElement::Playing, ..TO_DO };
     /// Luma that is searched and thresholded: as-is (as decoded) or full (limited-range video, 16 to 235, is

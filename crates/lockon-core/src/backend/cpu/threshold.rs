@@ -405,6 +405,7 @@ impl Frame<'_> {
     /// Writes 255 for every pixel that differs from the mean by more than `limit`, or up to that if inverted,
     /// and returns the number of 255. With a weight the frame then counts in the mean.
     fn compare_with(&self, limit: i32, weight: Option<u32>, mean: &mut [u32], mask: &mut Plane) -> u64 {
+        const ONE: u64 = 1 << BACKGROUND_WEIGHT_BITS;
         let (level, inverse, band) = (self.level, self.inverse, self.rows * self.src.size().width);
         let bands = mask.data_mut().par_chunks_mut(band).zip(mean.par_chunks_mut(band)).enumerate();
         let of_band = |(index, (mask, mean)): (usize, (&mut [u8], &mut [u32]))| {
@@ -419,7 +420,6 @@ impl Frame<'_> {
                             *mask = byte((difference > limit) != inverse);
                         }
                         let Some(weight) = weight.map(u64::from) else { return };
-                        const ONE: u64 = 1 << BACKGROUND_WEIGHT_BITS;
                         for (mean, &pixel) in mean.iter_mut().zip(pixels) {
                             // Both weights have up to 32 bits, value and mean 24.
                             let value = u64::from(pixel) << BACKGROUND_BITS;
