@@ -6,9 +6,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 
 use lockon_core::backend::{Backend, Device, Findings, Options, Standing, cpu};
-use lockon_core::config::{
-    Cleaning, Connectivity, Kernel, Kernels, Limits, ObjectSpec, ThresholdMethod,
-};
+use lockon_core::config::{Cleaning, Connectivity, Kernel, Kernels, Limits, ObjectSpec, ThresholdMethod};
 use lockon_core::frame::{FrameMeta, Picture, Plane, Rect, Size};
 use lockon_core::reference;
 use lockon_cuda::Cuda;
