@@ -54,7 +54,12 @@ impl Level {
         let mut sets = vec![Set::Plain];
         #[cfg(target_arch = "x86_64")]
         {
-            if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            // Every processor with AVX2 counts and finds bits, but the compiler does not know.
+            let has_bits = is_x86_feature_detected!("popcnt")
+                && is_x86_feature_detected!("lzcnt")
+                && is_x86_feature_detected!("bmi1")
+                && is_x86_feature_detected!("bmi2");
+            if has_bits && is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
                 sets.push(Set::Avx2);
                 if is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
@@ -106,12 +111,14 @@ impl Level {
     #[expect(unsafe_code, reason = "calling code that is compiled for more than every processor has")]
     pub fn run<R>(self, work: impl FnOnce() -> R) -> R {
         #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx2,fma")]
+        #[target_feature(enable = "avx2,fma,popcnt,lzcnt,bmi1,bmi2")]
         fn avx2<R>(work: impl FnOnce() -> R) -> R {
             work()
         }
         #[cfg(target_arch = "x86_64")]
-        #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni")]
+        #[target_feature(
+            enable = "avx2,fma,popcnt,lzcnt,bmi1,bmi2,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vnni"
+        )]
         fn avx512<R>(work: impl FnOnce() -> R) -> R {
             work()
         }

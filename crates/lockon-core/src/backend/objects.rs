@@ -126,31 +126,95 @@ impl Sums {
         }
     }
 
+    /// The object of one pixel with this luma: what [`Self::object`] makes of its sums. Noise has many.
+    #[inline]
+    pub fn object_of_pixel(x: usize, y: usize, luma: u8, picture: Size) -> Object {
+        Object {
+            x,
+            y,
+            w: 1,
+            h: 1,
+            area: 1,
+            cx: x as f64 + 0.5,
+            cy: y as f64 + 0.5,
+            length: 0.0,
+            width: 0.0,
+            angle: 0.0,
+            // pi / 4 * (2 + 2 / sqrt(2)), rounded.
+            perimeter: 2.682,
+            holes: 0,
+            min_luma: luma,
+            mean_luma: f64::from(luma),
+            max_luma: luma,
+            touches_border: x == 0 || y == 0 || x + 1 == picture.width || y + 1 == picture.height,
+        }
+    }
+
     /// Long axis, short axis and direction of the ellipse with the same second moments.
     fn axes(&self) -> (f64, f64, f64) {
-        if self.area == 1 {
-            // The result of the formulas. Noise has many such objects.
-            return (0.0, 0.0, 0.0);
-        }
         let wide = |value: u64| i128::from(value);
         let n = i128::from(self.area);
         let a = n * wide(self.xx) - wide(self.x) * wide(self.x);
         let b = n * wide(self.xy) - wide(self.x) * wide(self.y);
         let c = n * wide(self.yy) - wide(self.y) * wide(self.y);
-        let (sum, difference, twice_b) = ((a + c) as f64, (a - c) as f64, (2 * b) as f64);
+        let (sum, difference, twice_b) = (to_f64(a + c), to_f64(a - c), to_f64(2 * b));
         let r = (difference * difference + twice_b * twice_b).sqrt();
         let n = f64::from(self.area);
         let twice_nn = 2.0 * (n * n);
         let length = rounded(4.0 * ((sum + r) / twice_nn).sqrt());
         let width = rounded(4.0 * ((sum - r).max(0.0) / twice_nn).sqrt());
-        let angle = rounded(-libm::atan2(twice_b, difference) / 2.0 * 180.0 / std::f64::consts::PI);
+        // What the formula gives on the axes: small objects are often there.
+        let angle = if b == 0 {
+            if a >= c { 0.0 } else { 90.0 }
+        } else if a == c {
+            if b > 0 { -45.0 } else { 45.0 }
+        } else {
+            rounded(-libm::atan2(twice_b, difference) / 2.0 * 180.0 / std::f64::consts::PI)
+        };
         (length, width, if angle <= -90.0 { 90.0 } else { angle })
     }
 }
 
+/// The nearest f64, as by `as`, which takes longer where all 128 bits can be needed.
+fn to_f64(value: i128) -> f64 {
+    i64::try_from(value).map_or(value as f64, |value| value as f64)
+}
+
 /// To 1/1000; never a negative zero.
 fn rounded(value: f64) -> f64 {
-    libm::round(value * 1000.0) / 1000.0 + 0.0
+    round(value * 1000.0) / 1000.0 + 0.0
+}
+
+/// The nearest integer, of two the one further from 0, of a number below 2^62 in magnitude.
+#[inline]
+fn round(value: f64) -> f64 {
+    // Just below a half, so that the sum of it and the largest number below a half is below 1.
+    let almost_half = 0.5 - 0.25 * f64::EPSILON;
+    (value + almost_half.copysign(value)) as i64 as f64
+}
+
+/// A component that can become an object.
+pub trait Measured {
+    /// Pixels.
+    fn area(&self) -> usize;
+    /// Size of the box.
+    fn size(&self) -> Size;
+    /// The object of a picture of this size.
+    fn object(&self, picture: Size) -> Object;
+}
+
+impl Measured for &Sums {
+    fn area(&self) -> usize {
+        self.area as usize
+    }
+
+    fn size(&self) -> Size {
+        Sums::size(self)
+    }
+
+    fn object(&self, picture: Size) -> Object {
+        Sums::object(self, picture)
+    }
 }
 
 /// The error where the objects of a mask of that size take more memory than is allowed.
@@ -170,24 +234,27 @@ pub fn too_many(size: Size, wanted: Bytes, limit: Bytes) -> Error {
 pub const FEW: usize = 512;
 
 /// Makes objects of the components that the filters of `spec` let through, in the order of `components`,
-/// whose sums `of` gives; with a maximum number the largest, largest first. Returns how many are beyond the
-/// maximum. `components` are ascending, and are changed.
+/// which `of` gives; with a maximum number the largest, largest first. Returns how many are beyond the
+/// maximum. `components` come in order: of equal ones of a kind the lower number first. They are changed.
 ///
 /// Uses the threads of the rayon pool that it is called in.
-pub fn select<'a>(
+pub fn select<M: Measured>(
     components: &mut Vec<u32>,
-    of: impl Fn(u32) -> &'a Sums + Sync,
+    of: impl Fn(u32) -> M + Sync,
     spec: &ObjectSpec,
     picture: Size,
     objects: &mut Vec<Object>,
 ) -> u64 {
     if (spec.area, spec.size) != Default::default() {
-        components.retain(|&at| spec.area.has(of(at).area as usize) && spec.size.has(of(at).size()));
+        components.retain(|&at| {
+            let component = of(at);
+            spec.area.has(component.area()) && spec.size.has(component.size())
+        });
     }
     let mut more = 0;
     if let Some(max) = spec.max {
         // The first of equal ones comes first. A stable sort would allocate.
-        components.sort_unstable_by_key(|&at| (Reverse(of(at).area), at));
+        components.sort_unstable_by_key(|&at| (Reverse(of(at).area()), at));
         more = components.len().saturating_sub(max) as u64;
         components.truncate(max);
     }
@@ -213,6 +280,50 @@ mod tests {
         for (width, height) in [(1 << 27, 1), (1, 1 << 27), (1 << 16, 1 << 15)] {
             let said = Sums::check(Size::new(width, height)).unwrap_err().to_string();
             assert!(said.contains(&format!("{width}x{height} is too large")), "{said}");
+        }
+    }
+
+    #[test]
+    fn the_object_of_a_pixel_is_that_of_its_sums() {
+        let picture = Size::new(1921, 1079);
+        for (x, y, luma) in [(0, 5, 0), (7, 0, 255), (1920, 12, 3), (3, 1078, 4), (1919, 1077, 77)] {
+            let (column, row) = (x as u64, y as u64);
+            let sums = Sums {
+                x: column,
+                y: row,
+                xx: column * column,
+                xy: column * row,
+                yy: row * row,
+                luma: u64::from(luma),
+                area: 1,
+                edges: 0,
+                corners: 0,
+                euler: 1,
+                left: x as u32,
+                right: x as u32,
+                top: y as u32,
+                bottom: y as u32,
+                min_luma: luma,
+                max_luma: luma,
+            };
+            assert_eq!(Sums::object_of_pixel(x, y, luma, picture), sums.object(picture));
+        }
+    }
+
+    #[test]
+    fn numbers_are_rounded_as_by_the_portable_library() {
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        let halves = (-999..999).flat_map(|i| {
+            let half = f64::from(i) + 0.5;
+            [half.next_down(), half, half.next_up()]
+        });
+        let others = (0..10_000).map(|i| {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (random >> 11) as f64 / f64::from(1_u32 << (i % 32)) * if i % 2 == 0 { 1.0 } else { -1.0 }
+        });
+        for value in halves.chain(others).chain([0.0, -0.0, 0.5, 2_f64.powi(52) - 0.5, 2_f64.powi(53) + 2.0])
+        {
+            assert_eq!(round(value), libm::round(value), "{value}");
         }
     }
 

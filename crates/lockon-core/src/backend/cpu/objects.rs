@@ -1,16 +1,17 @@
 //! Objects of a mask: runs of its packed bits, joined by union-find, with sums that grow as runs are read.
 //!
-//! Bands of rows are read in parallel, each in one pass that looks at two rows at a time. A run of pixels
-//! that touches no run above begins a component; one that touches several joins theirs. Everything that is
-//! reported is a sum over runs or over pairs of runs that touch, so a run is forgotten after the row below
-//! it, and what was joined is added up once at the end of the band. Then the rows on both sides of each
-//! border between bands are joined in the same way. All sums are integers: neither bands nor threads change a
-//! number.
+//! Bands of rows are read in parallel, each in one pass over strips of one or two rows. A run of a strip that
+//! touches no run above begins a component; one that touches several joins theirs. Everything that is
+//! reported is a sum over pixels and pairs of pixels beside each other, counted by words of bits, so a run is
+//! forgotten after the strip below it, and what was joined is added up once at the end of the band. Then the
+//! rows on both sides of each border between bands are joined in the same way. A pixel that touches no other
+//! is an object at once. All sums are integers: neither bands nor threads change a number.
 //!
-//! A component takes 100 bytes while it is read, and its object 112; with 4 neighbours a corner at which two
-//! runs touch takes 8, and where holes are filled a run of the background 12. Memory is kept for the next
-//! mask. Components of a W x H mask are at most ceil(W/2) * ceil(H/2) with 8 neighbours, and ceil(W H / 2)
-//! with 4. What would take more memory than is allowed is refused while it is read.
+//! A component takes 140 bytes while it is read, one of a single pixel 12, and its object 112; with 4
+//! neighbours a corner at which two runs touch takes 8, and where holes are filled a run of the background
+//! 12. Memory is kept for the next mask. Components of a W x H mask are at most ceil(W/2) * ceil(H/2) with 8
+//! neighbours, and ceil(W H / 2) with 4. What would take more memory than is allowed is refused while it is
+//! read.
 //!
 //! Union by runs after L. He, Y. Chao, K. Suzuki, "A Run-Based Two-Scan Labeling Algorithm", 2008. Runs give
 //! the Euler number too: two runs meet in one piece and three never, so it is the number of runs less the
@@ -20,7 +21,7 @@ use rayon::prelude::*;
 
 use super::bits::Bits;
 use super::simd::Level;
-use crate::backend::objects::{Sums, select};
+use crate::backend::objects::{Measured, Sums, select};
 use crate::config::ObjectSpec;
 use crate::error::{Bytes, Result};
 use crate::frame::{Plane, PlaneRef, Size};
@@ -31,8 +32,8 @@ pub(super) mod hysteresis;
 mod labelling;
 mod tally;
 
-use labelling::{Labelling, Work};
-use tally::{Outside, Scene, squares_before};
+use labelling::{Component, Labelling, Work, strip_height};
+use tally::{Growing, Outside, Scene, squares_before};
 
 /// Finds the objects of masks of one size.
 pub struct ObjectFinder {
@@ -46,7 +47,7 @@ pub struct ObjectFinder {
     background: Option<Bits>,
     /// See [`squares_before`].
     squares: Vec<u64>,
-    objects: Labelling<Sums>,
+    objects: Labelling<Growing>,
     /// The components of the objects.
     components: Vec<u32>,
     outside: Labelling<Outside>,
@@ -134,9 +135,12 @@ impl ObjectFinder {
             lists: self.lists,
         };
         self.objects.label(&work, Scene { luma, squares: &self.squares })?;
-        self.components.clear();
-        self.components.extend(self.objects.components());
-        Ok(select(&mut self.components, |at| self.objects.tally(at), &self.spec, self.size, objects))
+        self.objects.components(&mut self.components);
+        let of = |at| match self.objects.component(at) {
+            Component::Tally(sums) => Counted::Sums(sums),
+            Component::Single(x, y) => Counted::Single { x, y, luma: luma.row(y)[x] },
+        };
+        Ok(select(&mut self.components, of, &self.spec, self.size, objects))
     }
 
     /// Writes the mask that was cleaned last, in the colours that it had before.
@@ -159,15 +163,19 @@ impl ObjectFinder {
             lists: self.lists,
         };
         self.outside.label(&work, size)?;
-        let outside = &self.outside;
+        let (outside, per_row) = (&self.outside, size.width.div_ceil(64));
+        let (background, strip) = (&*background, strip_height(self.spec.connectivity.of_background()));
         self.bits.bands_mut(outside.rows).enumerate().for_each(|(index, words)| {
-            let per_row = words.len() / outside.bands[index].ends.len();
             let band = &outside.bands[index];
-            let mut begin = 0;
-            for (row, &end) in words.chunks_mut(per_row).zip(&band.ends) {
+            let (mut begin, first) = (0, index * outside.rows);
+            for (at, (rows, &end)) in words.chunks_mut(strip * per_row).zip(&band.ends).enumerate() {
                 for run in &band.runs[begin..end] {
-                    if !outside.tally(outside.component_of(index, run)).0 {
-                        fill(row, run.start as usize, run.end as usize);
+                    if outside.tally(outside.component_of(index, run)).0 {
+                        continue;
+                    }
+                    for (y, row) in rows.chunks_mut(per_row).enumerate() {
+                        let hole = background.row(first + strip * at + y);
+                        fill(row, hole, run.start as usize, run.end as usize);
                     }
                 }
                 begin = end;
@@ -177,18 +185,48 @@ impl ObjectFinder {
     }
 }
 
-/// Sets the bits from `start` to before `end`.
-fn fill(row: &mut [u64], start: usize, end: usize) {
+/// Adds the pixels of `from` in the columns from `start` to before `end`.
+fn fill(row: &mut [u64], from: &[u64], start: usize, end: usize) {
     for (at, word) in row.iter_mut().enumerate().take(end.div_ceil(64)).skip(start / 64) {
-        let from = start.saturating_sub(64 * at);
-        let to = (end - 64 * at).min(64);
-        *word |= (u64::MAX >> (64 - (to - from))) << from;
+        let first = start.saturating_sub(64 * at);
+        let last = (end - 64 * at).min(64);
+        *word |= from[at] & (u64::MAX >> (64 - (last - first))) << first;
+    }
+}
+
+/// A component as it was counted.
+enum Counted<'a> {
+    Sums(&'a Growing),
+    Single { x: usize, y: usize, luma: u8 },
+}
+
+impl Measured for Counted<'_> {
+    fn area(&self) -> usize {
+        match self {
+            Self::Sums(sums) => sums.shape().area(),
+            Self::Single { .. } => 1,
+        }
+    }
+
+    fn size(&self) -> Size {
+        match self {
+            Self::Sums(sums) => sums.shape().size(),
+            Self::Single { .. } => Size::new(1, 1),
+        }
+    }
+
+    #[inline]
+    fn object(&self, picture: Size) -> Object {
+        match *self {
+            Self::Sums(sums) => sums.sums().object(picture),
+            Self::Single { x, y, luma } => Sums::object_of_pixel(x, y, luma, picture),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::tally::Tally;
+    use super::labelling::{bytes_of_component, bytes_of_single};
     use super::*;
     use crate::config::{Bounds, Cleaning, Connectivity, ObjectColour};
     use crate::reference;
@@ -416,22 +454,27 @@ mod tests {
     #[test]
     fn the_memory_limit_is_the_same_for_objects_in_one_place_and_for_any_number_of_threads() {
         let size = Size::new(160, 320);
-        let mut random = Random(7);
-        let is_dot = |x: usize, y: usize| y < 40 && x.is_multiple_of(2) && y.is_multiple_of(2);
-        let dots = Padded::new(size, 160, is_dot, &mut random);
-        let found = |limit: u64, threads: usize| {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| {
-                let mut finder = ObjectFinder::new(&ObjectSpec::default(), size, Some(Bytes(limit)))?;
+        let found = |is_white: fn(usize, usize) -> bool, limit: usize, threads: usize| {
+            let picture = Padded::new(size, 160, |x, y| y < 40 && is_white(x, y), &mut Random(7));
+            with_threads(threads, || {
+                let mut finder =
+                    ObjectFinder::new(&ObjectSpec::default(), size, Some(Bytes(limit as u64))).unwrap();
                 let mut objects = Vec::new();
-                finder.clean(dots.mask())?;
-                finder.find(dots.luma(), &mut objects).map(|_| objects.len())
+                finder.clean(picture.mask()).unwrap();
+                finder.find(picture.luma(), &mut objects).map(|_| objects.len())
             })
         };
-        let bytes = 1600 * (<Sums as Tally>::bytes(1) + 3 * size_of::<u32>()) as u64;
-        for threads in [1, 8] {
-            assert_eq!(found(bytes, threads).unwrap(), 1600, "{threads} threads");
-            assert!(found(bytes - 1, threads).is_err(), "{threads} threads");
+        let dots = |x: usize, y: usize| x.is_multiple_of(2) && y.is_multiple_of(2);
+        let pairs = |x: usize, y: usize| !x.is_multiple_of(3) && y.is_multiple_of(2);
+        let of_dots = 1600 * bytes_of_single::<Growing>(1);
+        let of_pairs = 53 * 20 * bytes_of_component::<Growing>(1);
+        for (is_white, count, bytes) in
+            [(dots as fn(usize, usize) -> bool, 1600, of_dots), (pairs, 1060, of_pairs)]
+        {
+            for threads in [1, 8] {
+                assert_eq!(found(is_white, bytes, threads).unwrap(), count, "{threads} threads");
+                assert!(found(is_white, bytes - 1, threads).is_err(), "{threads} threads");
+            }
         }
     }
 
