@@ -11,6 +11,7 @@ use lockon::config::{BackendChoice, Moment, ThresholdSpec, View};
 use lockon::frame::Rect;
 use lockon::media::source::Input;
 use lockon::request::{Field, ListenAddress};
+use lockon::still::MaskKind;
 use lockon::text;
 
 use super::UNREAD;
@@ -147,6 +148,8 @@ Examples:
   A page of text, and the same into another program:
     lockon threshold page.jpg --method sauvola:31:0.2 -o page-bw.png
     lockon threshold page.jpg --method sauvola:31:0.2 -o - | tesseract - -
+  The third page of a scan, for an archive:
+    lockon threshold scan.tif --page 3 --method sauvola:31:0.2 -o page-3.tif
   The letters of a page, without specks, and a picture that shows them:
     lockon threshold page.jpg --method sauvola:31:0.2 --objects --object-colour black --object-area 20.. \
       -o letters.png --view overlay >letters.json
@@ -354,8 +357,8 @@ pub(super) struct InfoArgs {
 pub(super) struct ThresholdArgs {
     /// The picture: PNG, JPEG, WebP, TIFF, GIF, BMP or PNM
     pub(super) image: PathBuf,
-    /// Black and white picture to write: .png, .jpg or .bmp; - writes a PNG to standard output, with
-    /// --objects instead of the record
+    /// Black and white picture to write: .png, .jpg, .bmp, .pbm or .tif (CCITT Group 4); - writes a PNG to
+    /// standard output, with --objects instead of the record
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath, required_unless_present = "objects")]
     pub(super) output: Option<PathBuf>,
     #[command(flatten)]
@@ -366,6 +369,19 @@ pub(super) struct ThresholdArgs {
     /// last number is hysteresis; `:inv` inverts
     #[arg(long, value_name = "METHOD:BLOCK:VALUE[:inv]", value_parser = read::<ThresholdSpec>)]
     pub(super) method: ThresholdSpec,
+    /// Kind of -o, whatever its name: png, jpg, bmp, pbm or tiff
+    #[arg(long, value_name = "KIND", requires = "output", hide_possible_values = true,
+          value_parser = offering::<MaskKind>(MaskKind::NAMES))]
+    pub(super) format: Option<MaskKind>,
+    /// Bits of a pixel of -o as PNG: 8 (0 and 255) or 1; .pbm and .tif have 1, .jpg and .bmp 8
+    #[arg(long, value_name = "N", requires = "output", hide_possible_values = true, value_parser = ["8", "1"])]
+    pub(super) bits: Option<String>,
+    /// Dots per inch of -o (default: those of the picture, if it says)
+    #[arg(long, value_name = "N", requires = "output", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) dpi: Option<u16>,
+    /// Page of a TIFF file (default: 1, with a warning if there are more)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) page: Option<u32>,
     #[command(flatten)]
     pub(super) typed: Typed<StillThreshold>,
     /// Picture of -o: mask, or overlay (the picture, with a box around each object)

@@ -17,7 +17,7 @@ use lockon::overlay::{self, Canvas, Trails};
 use lockon::request::Request;
 use lockon::results::{FrameRecord, Match, Record, ThresholdResult};
 use lockon::setup::{self, NamedTemplate, check_device};
-use lockon::still::{self, Still, Warned};
+use lockon::still::{self, Density, MaskFile, MaskKind, Still, Warned};
 
 use super::args::{MatchArgs, ThresholdArgs};
 use super::{Outcome, explain, log, no_terminal, print};
@@ -31,7 +31,7 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
         check_output(&inputs, output)?;
     }
     let request = args.typed.request()?;
-    let scene = load_scene(&args.scene)?;
+    let scene = load_scene(&args.scene, None)?;
     let templates = setup::load_templates(&args.templates)?;
     let written: Vec<_> = args.output.iter().filter(|path| !files::is_stdout(path)).cloned().collect();
     args.overwrite.allow(&written)?;
@@ -71,9 +71,13 @@ pub(super) fn find(args: &MatchArgs) -> Result<Outcome> {
     Ok(if record.matches.is_empty() { Outcome::NoMatch } else { Outcome::Done })
 }
 
-/// Loads the picture to search. Warns if its conversion lost something.
-fn load_scene(path: &Path) -> lockon::Result<Still> {
-    let (scene, loss) = setup::decode_picture(&still::read(path)?, path, still::MAX_PIXELS)?.into_scene();
+/// Loads the picture to search, or one page of it. Warns if its conversion lost something.
+fn load_scene(path: &Path, page: Option<usize>) -> lockon::Result<Still> {
+    let mut bytes = still::read(path)?;
+    if let Some(page) = page {
+        bytes = still::page(&bytes, page, path)?;
+    }
+    let (scene, loss) = setup::decode_picture(&bytes, path, still::MAX_PIXELS)?.into_scene();
     Warned::default().of(loss, path);
     Ok(scene)
 }
@@ -92,6 +96,7 @@ fn save_overlay(path: &Path, scene: &Still, record: &FrameRecord) -> lockon::Res
 pub(super) fn threshold(args: &ThresholdArgs) -> Result<Outcome> {
     let request = Request { threshold: Some(args.method), ..args.typed.request()? };
     let output = args.output.as_ref();
+    let file = output.map(|output| mask_file(args, output)).transpose()?;
     check_device(&request.kernel, request.backend, None, request.threshold)?;
     request.check_objects()?;
     if args.method.method.remembers() {
@@ -105,9 +110,13 @@ pub(super) fn threshold(args: &ThresholdArgs) -> Result<Outcome> {
         return Err(Error::Usage("--view split is for videos: use mask or overlay".into()).into());
     }
     if let Some(output) = output {
-        check_output(std::slice::from_ref(&args.image), output)?;
+        check_place(std::slice::from_ref(&args.image), output)?;
     }
-    let picture = load_scene(&args.image)?;
+    let page = args.page.map(|page| page as usize);
+    let mut picture = load_scene(&args.image, page)?;
+    if let Some(dpi) = args.dpi {
+        picture.density = Density::new(dpi.into(), dpi.into());
+    }
     if let Some(output) = output.filter(|output| !files::is_stdout(output)) {
         args.overwrite.allow(std::slice::from_ref(output))?;
     }
@@ -124,10 +133,13 @@ pub(super) fn threshold(args: &ThresholdArgs) -> Result<Outcome> {
         latency_us: started.elapsed().as_micros() as u64,
         ..FrameRecord::default()
     };
-    match output {
-        Some(path) if args.view == View::Overlay => save_overlay(path, &picture, &record)?,
-        Some(path) => still::save(path, found.mask.expect("the mask was asked for").plane(0))?,
-        None => {}
+    if let (Some(path), Some(file)) = (output, file) {
+        if args.view == View::Overlay {
+            save_overlay(path, &picture, &record)?;
+        } else {
+            let mask = found.mask.expect("the mask was asked for");
+            still::save_mask(path, mask.plane(0), &MaskFile { density: picture.density, ..file })?;
+        }
     }
     let Some(objects) = &record.objects else { return Ok(Outcome::Done) };
     // The record follows the picture, which its readers may look for.
@@ -143,12 +155,43 @@ pub(super) fn threshold(args: &ThresholdArgs) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
+/// How the mask is written, without its dots per inch.
+///
+/// # Errors
+/// `Value` or `Usage` if the kind of file is unknown, or cannot be what was asked for.
+fn mask_file(args: &ThresholdArgs, output: &Path) -> lockon::Result<MaskFile> {
+    let kind = args.format.map_or_else(|| MaskKind::of_path(output), Ok)?;
+    let asked = args.bits.as_deref().map(|bits| if bits == "1" { 1 } else { 8 });
+    let bits = asked.unwrap_or(kind.bits()[0]);
+    if args.view == View::Overlay {
+        if !kind.has_colours() || asked == Some(1) {
+            return Err(Error::Usage("--view overlay has colours: use .png, .jpg or .bmp, of 8 bits".into()));
+        }
+        if MaskKind::of_path(output)? != kind {
+            let format = "--format is not for --view overlay: let the name of -o end in .png, .jpg or .bmp";
+            return Err(Error::Usage(format.into()));
+        }
+    }
+    if !kind.bits().contains(&bits) {
+        let can = kind.bits()[0];
+        return Err(Error::Usage(format!("--bits {bits}: a {kind} has {can} a pixel; a png has 8 or 1")));
+    }
+    Ok(MaskFile { kind, bits, density: None })
+}
+
 /// Refuses, before any work, a picture that could not be written.
 fn check_output(inputs: &[PathBuf], output: &PathBuf) -> lockon::Result<()> {
+    if !files::is_stdout(output) {
+        still::check_extension(output)?;
+    }
+    check_place(inputs, output)
+}
+
+/// As `check_output`, whatever the name of the file ends in.
+fn check_place(inputs: &[PathBuf], output: &PathBuf) -> lockon::Result<()> {
     if files::is_stdout(output) {
         return no_terminal();
     }
-    still::check_extension(output)?;
     files::check_folders(std::slice::from_ref(output))?;
     files::check_distinct(inputs, std::slice::from_ref(output))?;
     files::check_writable(output).map(|_| ())

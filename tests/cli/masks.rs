@@ -86,6 +86,55 @@ fn masks_of_limited_range_video_and_beside_matches_have_two_values() {
 }
 
 #[test]
+fn a_still_mask_is_the_same_in_every_kind_of_file_and_keeps_its_dots_per_inch() {
+    let place = place();
+    let mask = &pictures(&place)[3];
+    let words = format!("threshold in/03.png -y --method {METHOD} -o");
+    let loaded = |name: &str| lockon::still::load(&place.path(name)).unwrap();
+    for (name, dpi) in
+        [("a.png", None), ("a.pbm", None), ("a.tif --dpi 300", Some(300.0)), ("a.bmp --dpi 72", Some(72.0))]
+    {
+        succeeds(place.lockon(&format!("{words} {name}")));
+        let still = loaded(name.split(' ').next().unwrap());
+        assert!(still.luma == *mask, "{name}");
+        assert_eq!(still.density.map(|density| (density.x, density.y)), dpi.map(|dpi| (dpi, dpi)), "{name}");
+    }
+    succeeds(place.lockon(&format!("{words} one.png --bits 1")));
+    assert!(loaded("one.png").luma == *mask);
+    let depth = |name: &str| std::fs::read(place.path(name)).unwrap()[24];
+    assert_eq!((depth("one.png"), depth("a.png")), (1, 8));
+    // Whatever the name, and on standard output.
+    succeeds(place.lockon(&format!("{words} page --format tiff")));
+    let piped = succeeds(place.lockon(&format!("{words} - --format pbm"))).stdout;
+    std::fs::write(place.path("piped"), piped).unwrap();
+    assert!(loaded("page").luma == *mask && loaded("piped").luma == *mask);
+    // White and black are thresholds of themselves here; what counts is that 300 dots stay.
+    for name in ["b.tif", "b.png", "b.jpg"] {
+        succeeds(place.lockon(&format!("threshold a.tif -y --method {METHOD} -o {name}")));
+        assert_eq!(loaded(name).density.map(|density| density.x), Some(300.0), "{name}");
+    }
+}
+
+#[test]
+fn kinds_of_files_that_a_mask_cannot_be_are_refused_before_any_work() {
+    let place = place();
+    pictures(&place);
+    for (words, says) in [
+        ("-o a.gif", "its name must end in .png, .jpg, .bmp, .pbm or .tif"),
+        ("-o a.tif --bits 8", "--bits 8: a tiff has 1 a pixel"),
+        ("-o a.jpg --bits 1", "--bits 1: a jpg has 8 a pixel"),
+        ("-o a.png --format gif", "expected png, jpg, bmp, pbm or tiff"),
+        ("-o a.pbm --objects --view overlay", "--view overlay has colours"),
+        ("-o a.png --objects --view overlay --bits 1", "--view overlay has colours"),
+        ("-o a --objects --view overlay --format png", "must end in"),
+        ("-o a.png --dpi 0", "1..=65535"),
+        ("-o a.png --page 2", "in/00.png has no page 2: it has 1"),
+    ] {
+        fails(&place.lockon(&format!("threshold in/00.png --method {METHOD} {words}")), 2, says);
+    }
+}
+
+#[test]
 fn ffv1_keeps_every_sample_of_the_ordinary_picture() {
     let place = Place::new();
     let run = "run ball.mp4 --threshold mean:31:5 --view overlay --no-progress";

@@ -5,8 +5,10 @@ use std::fs::File;
 use std::io::{Cursor, Read, Write};
 use std::path::Path;
 
+use image::codecs::jpeg::{JpegEncoder, PixelDensity, PixelDensityUnit};
 use image::codecs::{gif::GifDecoder, png::PngDecoder, webp::WebPDecoder};
 use image::error::{ImageFormatHint, UnsupportedError, UnsupportedErrorKind};
+use image::metadata::Orientation;
 use image::{AnimationDecoder, ColorType, DynamicImage, ImageDecoder, ImageFormat, ImageReader};
 use sha2::{Digest, Sha256};
 
@@ -19,11 +21,16 @@ use crate::text;
 use jpeg::Completed;
 use png::{late_orientation, row_bytes};
 
+mod density;
 mod gif;
 mod jpeg;
+mod mask;
 mod png;
+mod tiff;
 mod webp;
 
+pub use density::Density;
+pub use mask::{MaskFile, MaskKind, save_mask};
 pub use png::has_animation;
 
 /// A decoded still picture.
@@ -41,6 +48,11 @@ pub struct Still {
     pub deep: Option<DeepSamples>,
     /// True if the file has other pictures behind this one, to be shown one after the other.
     pub is_animated: bool,
+    /// Pages of a TIFF file, of which this is the first; 1 for other pictures.
+    pub pages: usize,
+    /// Dots per inch, of the upright picture; `None` where the file does not say, and where luma alone was
+    /// asked for.
+    pub density: Option<Density>,
 }
 
 /// The range of the 16-bit samples of a picture, alpha excluded.
@@ -182,6 +194,8 @@ fn decode_as(bytes: &[u8], path: &Path, max_pixels: u64, luma_only: bool) -> Res
             has_colours: false,
             deep: None,
             is_animated: false,
+            pages: 1,
+            density: None,
         });
     }
     let mut reader =
@@ -216,8 +230,21 @@ fn decode_as(bytes: &[u8], path: &Path, max_pixels: u64, luma_only: bool) -> Res
     let late = if is_png { late_orientation(bytes) } else { None };
     let orientation = decoder.orientation().map_err(undecodable)?;
     let mut picture = DynamicImage::from_decoder(decoder).map_err(|cause| not_decoded(cause, path))?;
-    picture.apply_orientation(late.unwrap_or(orientation));
+    let orientation = late.unwrap_or(orientation);
+    picture.apply_orientation(orientation);
     let mut still = Still::of(picture);
+    let density = format.and_then(|format| density::of(bytes, format));
+    let is_turned = matches!(
+        orientation,
+        Orientation::Rotate90
+            | Orientation::Rotate270
+            | Orientation::Rotate90FlipH
+            | Orientation::Rotate270FlipH
+    );
+    still.density = if is_turned { density.map(Density::turned) } else { density };
+    if format == Some(ImageFormat::Tiff) {
+        still.pages = tiff::pages(bytes);
+    }
     // Phones store more views of a scene behind a JPEG.
     still.is_animated = format != Some(ImageFormat::Jpeg) && is_video(bytes);
     Ok(still)
@@ -277,6 +304,8 @@ impl Still {
             has_colours,
             deep,
             is_animated: false,
+            pages: 1,
+            density: None,
         }
     }
 
@@ -303,7 +332,7 @@ impl Still {
 
     /// The losses of its decoding.
     pub fn loss(&self) -> Loss {
-        Loss { deep: self.deep, is_laid_on_white: false, is_animated: self.is_animated }
+        Loss { deep: self.deep, is_laid_on_white: false, is_animated: self.is_animated, pages: self.pages }
     }
 
     /// Lays the picture on a white ground and removes its alpha channel. Returns true if some pixel let the
@@ -429,11 +458,12 @@ pub struct Loss {
     deep: Option<DeepSamples>,
     is_laid_on_white: bool,
     is_animated: bool,
+    pages: usize,
 }
 
 /// Warns of each kind of loss once: of a sequence for the first picture that has it.
 #[derive(Debug, Default)]
-pub struct Warned([bool; 4]);
+pub struct Warned([bool; 5]);
 
 impl Warned {
     /// Warns of the losses in `loss` that were not reported before. `path` is for messages.
@@ -444,6 +474,10 @@ impl Warned {
             deep.map(|deep| deep.to_string()),
             loss.is_laid_on_white.then(|| "transparent: the picture is laid on a white ground".to_owned()),
             loss.is_animated.then(|| "an animation: only its first picture is used".to_owned()),
+            (loss.pages > 1).then(|| {
+                let pages = loss.pages;
+                format!("{pages} pages: only the first is used (lockon threshold --page N uses another)")
+            }),
         ];
         for (words, said) in words.into_iter().zip(&mut self.0) {
             if let Some(words) = words.filter(|_| !std::mem::replace(said, true)) {
@@ -563,32 +597,83 @@ pub fn check_extension(path: &Path) -> Result<()> {
 /// `PictureNotWritten` if the extension is unknown, `File` if the file cannot be written, `ReaderGone` or
 /// `Output` if standard output cannot.
 pub fn save(path: &Path, plane: PlaneRef<'_>) -> Result<()> {
-    encode(path, plane.to_plane().data(), plane.size(), image::ExtendedColorType::L8)
+    save_as(path, plane.to_plane().data(), plane.size(), image::ExtendedColorType::L8, None)
 }
 
 /// Encodes in memory first: a picture that cannot be encoded is then an error, and leaves no half of a
 /// picture, nor destroys the one before.
-fn encode(path: &Path, pixels: &[u8], size: Size, colours: image::ExtendedColorType) -> Result<()> {
+fn save_as(
+    path: &Path,
+    pixels: &[u8],
+    size: Size,
+    colours: image::ExtendedColorType,
+    density: Option<Density>,
+) -> Result<()> {
     let unwritable = |cause| Error::PictureNotWritten { path: path.to_owned(), cause };
-    let is_stdout = files::is_stdout(path);
-    let format = if is_stdout { Ok(ImageFormat::Png) } else { ImageFormat::from_path(path) };
-    let format = format.map_err(unwritable)?;
+    let format = if files::is_stdout(path) { Ok(ImageFormat::Png) } else { ImageFormat::from_path(path) };
+    let bytes = format.and_then(|format| encode(pixels, size, colours, format, density));
+    write(path, &bytes.map_err(unwritable)?)
+}
+
+/// A file in memory, of pixels of one or three bytes.
+fn encode(
+    pixels: &[u8],
+    size: Size,
+    colours: image::ExtendedColorType,
+    format: ImageFormat,
+    density: Option<Density>,
+) -> image::ImageResult<Vec<u8>> {
+    let (width, height) = (size.width as u32, size.height as u32);
+    if format == ImageFormat::Png {
+        let is_grey = colours == image::ExtendedColorType::L8;
+        let colours = if is_grey { ::png::ColorType::Grayscale } else { ::png::ColorType::Rgb };
+        return png::encode(pixels, size, colours, 8, density);
+    }
     let mut bytes = Cursor::new(Vec::new());
-    image::write_buffer_with_format(
-        &mut bytes,
-        pixels,
-        size.width as u32,
-        size.height as u32,
-        colours,
-        format,
-    )
-    .map_err(unwritable)?;
-    if is_stdout {
+    if let (ImageFormat::Jpeg, Some(density)) = (format, density) {
+        let mut encoder = JpegEncoder::new(&mut bytes);
+        encoder
+            .set_pixel_density(PixelDensity { density: density.rounded(), unit: PixelDensityUnit::Inches });
+        encoder.encode(pixels, width, height, colours)?;
+        return Ok(bytes.into_inner());
+    }
+    image::write_buffer_with_format(&mut bytes, pixels, width, height, colours, format)?;
+    let mut bytes = bytes.into_inner();
+    if let (ImageFormat::Bmp, Some(density)) = (format, density) {
+        // The header has them at a fixed place.
+        let [x, y] = density.to_per_metre().map(u32::to_le_bytes);
+        bytes[38..42].copy_from_slice(&x);
+        bytes[42..46].copy_from_slice(&y);
+    }
+    Ok(bytes)
+}
+
+/// Writes a whole file; `-` is standard output.
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    if files::is_stdout(path) {
         let mut stdout = std::io::stdout();
-        let written = stdout.write_all(bytes.get_ref()).and_then(|()| stdout.flush());
+        let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
         return written.map_err(|error| Error::of_stdout("-", &error));
     }
-    files::replace(path, bytes.get_ref()).map_err(Error::file("write", path))
+    files::replace(path, bytes).map_err(Error::file("write", path))
+}
+
+/// The bytes of a file with one page of it, counted from 1: of a TIFF file that page, of other pictures the only
+/// one. `path` is for messages.
+///
+/// # Errors
+/// `Usage` if it has no such page.
+pub fn page(bytes: &[u8], page: usize, path: &Path) -> Result<Vec<u8>> {
+    let is_tiff = kind_of(bytes) == Some(ImageFormat::Tiff);
+    let only = if is_tiff {
+        page.checked_sub(1).and_then(|at| tiff::page(bytes, at))
+    } else {
+        (page == 1).then(|| bytes.to_vec())
+    };
+    only.ok_or_else(|| {
+        let count = if is_tiff { tiff::pages(bytes) } else { 1 };
+        Error::Usage(format!("{} has no page {page}: it has {count}", text::path(path)))
+    })
 }
 
 /// A JPEG file in memory, of pixels of three bytes: red, green, blue.
@@ -597,7 +682,7 @@ fn encode(path: &Path, pixels: &[u8], size: Size, colours: image::ExtendedColorT
 /// The encoder's, if the picture has no pixels or is larger than the format can have it.
 pub fn jpeg(rgb: &[u8], size: Size) -> image::ImageResult<Vec<u8>> {
     let mut bytes = Vec::new();
-    image::codecs::jpeg::JpegEncoder::new(&mut bytes).encode(
+    JpegEncoder::new(&mut bytes).encode(
         rgb,
         size.width as u32,
         size.height as u32,
@@ -651,7 +736,7 @@ impl Still {
             let (before, after) = (self.pixel(index), drawn.each_ref().map(|plane| plane.data()[index]));
             rgb.extend(if ycbcr_of(before) == after { before } else { Conversion::BT601.rgb(after) });
         }
-        save_rgb(path, &rgb, size)
+        save_as(path, &rgb, size, image::ExtendedColorType::Rgb8, self.density)
     }
 
     fn pixel(&self, index: usize) -> [u8; 3] {
@@ -679,12 +764,11 @@ fn ycbcr_of([r, g, b]: [u8; 3]) -> [u8; 3] {
 /// # Errors
 /// As [`save`].
 pub fn save_rgb(path: &Path, rgb: &[u8], size: Size) -> Result<()> {
-    encode(path, rgb, size, image::ExtendedColorType::Rgb8)
+    save_as(path, rgb, size, image::ExtendedColorType::Rgb8, None)
 }
 
 #[cfg(test)]
 mod tests {
-    use image::metadata::Orientation;
 
     use super::*;
     use crate::colour::luma_of;

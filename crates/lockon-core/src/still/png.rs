@@ -1,8 +1,12 @@
-//! Reads the parts of PNG files around the picture, for which no decoder is needed.
+//! Reads the parts of PNG files around the picture, for which no decoder is needed, and writes PNG files.
 
+use image::error::{EncodingError, ImageFormatHint};
 use image::metadata::Orientation;
+use image::{ImageError, ImageFormat};
 
 use super::MAX_PIXELS;
+use super::density::Density;
+use crate::frame::Size;
 
 /// How every PNG file begins.
 const PNG: &[u8; 8] = b"\x89PNG\r\n\x1a\n";
@@ -41,4 +45,49 @@ pub fn has_animation(bytes: &[u8]) -> bool {
     chunks(bytes).take_while(|(kind, _)| !matches!(kind, b"IDAT" | b"IEND")).any(|(kind, data)| {
         &kind == b"acTL" && data.first_chunk().is_some_and(|n| u32::from_be_bytes(*n) > 1)
     })
+}
+
+/// Dots per metre across and down that a PNG file declares, in a pHYs chunk before the picture.
+pub(super) fn dots_per_metre(bytes: &[u8]) -> Option<[u32; 2]> {
+    let mut before = chunks(bytes).take_while(|(kind, _)| kind != b"IDAT");
+    let (_, data) = before.find(|(kind, _)| kind == b"pHYs")?;
+    let [a, b, c, d, e, f, g, h, 1] = *data else { return None };
+    Some([[a, b, c, d], [e, f, g, h]].map(u32::from_be_bytes))
+}
+
+/// A PNG file of these rows of whole bytes.
+///
+/// # Errors
+/// The encoder's, if the picture has no pixels or is too large.
+pub(super) fn encode(
+    rows: &[u8],
+    size: Size,
+    colours: ::png::ColorType,
+    bits: u8,
+    density: Option<Density>,
+) -> image::ImageResult<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut encoder = ::png::Encoder::new(&mut bytes, size.width as u32, size.height as u32);
+    encoder.set_color(colours);
+    if bits == 1 {
+        encoder.set_depth(::png::BitDepth::One);
+        // Filters are for samples of whole bytes. There is an eighth of the bytes to compress.
+        encoder.set_filter(::png::Filter::NoFilter);
+        encoder.set_compression(::png::Compression::Balanced);
+    } else {
+        // As `image` has them.
+        encoder.set_filter(::png::Filter::Adaptive);
+        encoder.set_compression(::png::Compression::Fast);
+    }
+    encoder.set_pixel_dims(density.map(|density| {
+        let [xppu, yppu] = density.to_per_metre();
+        ::png::PixelDimensions { xppu, yppu, unit: ::png::Unit::Meter }
+    }));
+    let written = encoder.write_header().and_then(|mut writer| {
+        writer.write_image_data(rows)?;
+        writer.finish()
+    });
+    let kind = ImageFormatHint::Exact(ImageFormat::Png);
+    written.map_err(|error| ImageError::Encoding(EncodingError::new(kind, error)))?;
+    Ok(bytes)
 }
