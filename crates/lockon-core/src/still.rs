@@ -944,6 +944,22 @@ mod tests {
     }
 
     #[test]
+    fn dots_per_inch_are_those_of_the_upright_picture() {
+        use image::ImageEncoder;
+        for value in 1..=8_u8 {
+            let exif =
+                [b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0", &[value, 0, 0, 0, 0, 0, 0][..]].concat();
+            let mut bytes = Vec::new();
+            let mut encoder = JpegEncoder::new(&mut bytes);
+            encoder.set_pixel_density(PixelDensity { density: (300, 100), unit: PixelDensityUnit::Inches });
+            encoder.set_exif_metadata(exif).unwrap();
+            quarters().write_with_encoder(encoder).unwrap();
+            let density = if value < 5 { Density::new(300.0, 100.0) } else { Density::new(100.0, 300.0) };
+            assert_eq!(decoded(&bytes).density, density, "{value}");
+        }
+    }
+
+    #[test]
     fn the_same_pixels_are_read_from_every_kind_of_file() {
         let pixel = |x: u32, y: u32| image::Rgb([(x * 25) as u8, (y * 31) as u8, (x * y) as u8]);
         let picture: DynamicImage = image::RgbImage::from_fn(9, 7, pixel).into();

@@ -96,7 +96,9 @@ mod tests {
     use super::*;
 
     fn dots(x: f64, y: f64) -> Option<Density> {
-        Some(Density { x, y })
+        let density = Density::new(x, y);
+        assert!(density.is_some());
+        density
     }
 
     /// EXIF data or the beginning of a TIFF file with a resolution of 300/2 and 600 per unit.

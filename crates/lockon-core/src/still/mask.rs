@@ -235,10 +235,10 @@ mod tests {
             random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             let is_white = match y % 5 {
                 0 => random >> 63 == 1,
-                1 => x / 7 % 2 == 0,
+                1 => (x / 7).is_multiple_of(2),
                 2 => false,
                 3 => true,
-                _ => (x + y) / 40 % 3 > 0,
+                _ => !((x + y) / 40).is_multiple_of(3),
             };
             if is_white { 255 } else { 0 }
         };

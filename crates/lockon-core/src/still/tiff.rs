@@ -132,9 +132,8 @@ pub(super) fn density(bytes: &[u8]) -> Option<Density> {
     let value = |tag| tiff.value(directory, tag);
     // 2, the default, is an inch and 3 a centimetre; 1 is no unit.
     let per_inch = match value(RESOLUTION_UNIT) {
-        None => 1.0,
-        Some(unit) if unit == 2.0 => 1.0,
-        Some(unit) if unit == 3.0 => 2.54,
+        None | Some(2.0) => 1.0,
+        Some(3.0) => 2.54,
         Some(_) => return None,
     };
     let x = value(X_RESOLUTION)?;
