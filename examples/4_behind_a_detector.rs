@@ -16,7 +16,7 @@ use std::time::Duration;
 use lockon::control::Control;
 use lockon::frame::Rect;
 use lockon::media::source::{Decoder, Input, SourceSpec, VideoSource};
-use lockon::ports::{Follow, Next, Source};
+use lockon::ports::{Follow, Found, Next, Source};
 use lockon::results::Detection;
 use lockon::tracker::Tracker;
 
@@ -74,7 +74,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut found = if index.is_multiple_of(every) { detector.detect(index) } else { Vec::new() };
         found.retain(|found| found.rect().is_inside(size));
         tracks.clear();
-        tracker.step_with(&frame, &[], &found, &mut tracks);
+        tracker.step_with(&frame, &Found { detections: &found, ..Found::default() }, &mut tracks);
         for track in &tracks {
             let label = track.template.as_deref().unwrap_or("-");
             let (id, state) = (track.id, track.state.name());

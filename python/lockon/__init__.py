@@ -29,7 +29,17 @@ import numpy.typing as npt
 
 from . import _lockon
 from ._lockon import DeviceError, __version__
-from ._results import FrameRecord, MatchRow, ObjectRow, Results, TrackRow, read_results
+from ._results import (
+    CrossingRow,
+    FrameRecord,
+    LineRow,
+    MatchRow,
+    ObjectRow,
+    Results,
+    TrackRow,
+    ZoneRow,
+    read_results,
+)
 from ._run import Run, run
 
 
@@ -56,10 +66,12 @@ Steps = Union[str, float, Tuple[float, float], Tuple[float, float, float]]
 
 __all__ = [
     "Box",
+    "CrossingRow",
     "Device",
     "DeviceError",
     "Devices",
     "FrameRecord",
+    "LineRow",
     "Match",
     "MatchRow",
     "ObjectRow",
@@ -77,6 +89,7 @@ __all__ = [
     "TrackRow",
     "Tracker",
     "TrackerCV",
+    "ZoneRow",
     "__version__",
     "devices",
     "match",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Dict, List, NamedTuple, Optional, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
 
 
 class MatchRow(NamedTuple):
@@ -34,7 +34,7 @@ class TrackRow(NamedTuple):
     name: Optional[str]
     """The name that its box was given."""
     template: Optional[str]
-    """The template that found it, or the class of its detection."""
+    """The template that found it, or the class of its detection; ``object`` of a track of an object."""
     state: str
     x: float
     y: float
@@ -42,6 +42,8 @@ class TrackRow(NamedTuple):
     h: float
     score: float
     second_peak_ratio: float
+    object: Optional[int] = None
+    """Of a track of an object: the place of its object in ``objects``, from 1; None while it is lost."""
 
 
 class ObjectRow(NamedTuple):
@@ -73,6 +75,46 @@ class ObjectRow(NamedTuple):
     """True if it reaches the border of the picture, so that a part of it may be missing."""
 
 
+class ZoneRow(NamedTuple):
+    """A zone in a frame of a video."""
+
+    frame: int
+    pts_ns: Optional[int]
+    zone: str
+    inside: int
+    """Tracks that are in it."""
+    entered: int
+    """Times that a track came into it, since the run began."""
+    left: int
+    """Times that a track went out of it, or ended in it."""
+    objects: Optional[int]
+    """Objects of the thresholded picture that are in it; None where they were not requested."""
+
+
+class LineRow(NamedTuple):
+    """A line in a frame of a video: how often tracks have crossed it since the run began."""
+
+    frame: int
+    pts_ns: Optional[int]
+    line: str
+    inwards: int
+    """From its left to its right side, looking from its first end to its second (``in`` in results files)."""
+    outwards: int
+    """From its right to its left side (``out``)."""
+
+
+class CrossingRow(NamedTuple):
+    """A track crossed a line."""
+
+    frame: int
+    pts_ns: Optional[int]
+    line: str
+    id: int
+    """The track's number."""
+    direction: str
+    """``in`` or ``out``."""
+
+
 class FrameRecord(NamedTuple):
     """The results of a frame."""
 
@@ -90,6 +132,10 @@ class FrameRecord(NamedTuple):
     """The objects of the thresholded picture; None where they were not requested."""
     more_objects: int = 0
     """Objects that ``object_max`` left out."""
+    zones: Sequence[ZoneRow] = ()
+    lines: Sequence[LineRow] = ()
+    crossings: Sequence[CrossingRow] = ()
+    """The tracks that crossed a line in this frame."""
 
     @property
     def seconds(self) -> Optional[float]:
@@ -116,6 +162,10 @@ class Results(List[FrameRecord]):
     def objects(self) -> List[ObjectRow]:
         """The objects of all frames."""
         return [found for frame in self for found in frame.objects or []]
+
+    def crossings(self) -> List[CrossingRow]:
+        """The crossings of lines of all frames."""
+        return [crossing for frame in self for crossing in frame.crossings]
 
 
 def read_results(path: Union[str, "os.PathLike[str]"]) -> Results:
@@ -157,8 +207,8 @@ def _frame(record: Dict[str, Any]) -> FrameRecord:
     matches = [MatchRow(*at, *(match[field] for field in MatchRow._fields[2:])) for match in record["matches"]]
     tracks = []
     for track in record["tracks"]:
-        rest = (track[field] for field in TrackRow._fields[5:])
-        tracks.append(TrackRow(*at, track["id"], track.get("name"), track.get("template"), *rest))
+        rest = (track[field] for field in TrackRow._fields[5:-1])
+        tracks.append(TrackRow(*at, track["id"], track.get("name"), track.get("template"), *rest, track.get("object")))
     foreground = record["threshold"]["foreground"] if "threshold" in record else None
     objects = None
     if "objects" in record:
@@ -166,4 +216,11 @@ def _frame(record: Dict[str, Any]) -> FrameRecord:
         rows = ((*(found[field] for field in fields), found.get("touches_border", False)) for found in record["objects"])
         objects = [ObjectRow(*at, *row) for row in rows]
     more = record.get("more_objects", 0)
-    return FrameRecord(*at, record.get("picture"), matches, tracks, foreground, objects, more)
+    zones = [
+        ZoneRow(*at, zone["zone"], zone["inside"], zone["entered"], zone["left"], zone.get("objects"))
+        for zone in record.get("zones", ())
+    ]
+    lines = [LineRow(*at, line["line"], line["in"], line["out"]) for line in record.get("lines", ())]
+    crossings = [CrossingRow(*at, one["line"], one["id"], one["direction"]) for one in record.get("crossings", ())]
+    counts = zones, lines, crossings
+    return FrameRecord(*at, record.get("picture"), matches, tracks, foreground, objects, more, *counts)

@@ -8,8 +8,8 @@ use lockon::fleet::Ended;
 use lockon::media::sink::{self, Numbered};
 use lockon::memory::Bytes;
 use lockon::results::{
-    EventsSummary, FrameTime, ObjectsSummary, Percentiles, Span, Summary, TemplateSummary, TrackSummary,
-    TrafficSummary,
+    EventsSummary, FrameTime, LineSummary, ObjectsSummary, Percentiles, Span, Spread, Summary,
+    TemplateSummary, TrackSummary, TrafficSummary, ZoneSummary,
 };
 use lockon::stats::Stage;
 use lockon::text;
@@ -39,7 +39,9 @@ pub(super) fn describe(summary: &Summary, min_score: f64) -> String {
         lines.push(format!("and {}", counted(unlisted, "more track", "more tracks")));
     }
     if let Some(births) = summary.births {
-        lines.push(format!("matches became {}", counted(births, "track", "tracks")));
+        let of_objects = summary.objects.is_some() && summary.found.is_empty();
+        let what = if of_objects { "objects" } else { "matches" };
+        lines.push(format!("{what} became {}", counted(births, "track", "tracks")));
     }
     if let Some(foreground) = summary.foreground {
         lines.push(format!(
@@ -50,6 +52,10 @@ pub(super) fn describe(summary: &Summary, min_score: f64) -> String {
         ));
     }
     lines.extend(summary.objects.map(of_objects));
+    lines.extend(summary.lines.iter().map(|LineSummary { line, inwards, outwards }| {
+        format!("line {}: {inwards} in, {outwards} out", text::in_one_line(line))
+    }));
+    lines.extend(summary.zones.iter().map(of_zone));
     lines.extend(summary.events.iter().map(|EventsSummary { name, sent, lost }| {
         let lost_words = if *lost > 0 { format!(", {lost} lost") } else { String::new() };
         format!("events: {sent} of {} delivered to {}{lost_words}", sent + lost, text::in_one_line(name))
@@ -238,6 +244,19 @@ fn of_objects(all: ObjectsSummary) -> String {
     line
 }
 
+/// What went into a zone and out of it, and how many objects were in it.
+fn of_zone(zone: &ZoneSummary) -> String {
+    let ZoneSummary { zone, entered, left, inside, most_inside, objects } = zone;
+    let mut line = format!(
+        "zone {}: {entered} entered, {left} left, {inside} inside at the end, {most_inside} at most",
+        text::in_one_line(zone)
+    );
+    if let Some(Spread { least, mean, most }) = objects {
+        let _ = write!(line, "; {mean:.1} objects in it on average, minimum {least}, maximum {most}");
+    }
+    line
+}
+
 fn of_template(found: &TemplateSummary, frames: u64, min_score: f64) -> String {
     let name = text::in_one_line(&found.template);
     let of_all = counted(frames, "frame", "frames");
@@ -323,7 +342,6 @@ fn percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockon::results::Spread;
 
     fn at(frame: u64) -> FrameTime {
         FrameTime { frame, pts_ns: Some(frame * 40_000_000) }

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::change::Change;
-use crate::config::Zone;
+use crate::config::{Line, Lines, Zone, Zones};
 use crate::error::{Error, Result};
 use crate::frame::{Frame, Rect};
 use crate::locks::{MutexGuard, Ranked, lock};
-use crate::orders::{Order, Orders, Repeated, Reply, WatchedZones};
+use crate::orders::{Order, Orders, Repeated, Reply, Watched};
 use crate::recent_frames::RecentFrames;
 
 /// Maximum time that anything waits before it checks whether the run was stopped.
@@ -43,8 +43,8 @@ pub struct Control {
     all_are_stopped: Option<Arc<AtomicBool>>,
     pace: Arc<Mutex<Pace>>,
     pub(crate) orders: Orders,
-    /// The zones after all orders so far.
-    pub(crate) zones: WatchedZones,
+    /// The zones and lines after all orders so far.
+    pub(crate) watched: Watched,
     /// Frames that have passed.
     recent_frames: Arc<Ranked<RecentFrames, 105>>,
 }
@@ -178,7 +178,35 @@ impl Control {
 
     /// Sets the zones at the start of the run. Call it before the run begins.
     pub fn begin_with_zones(&self, zones: Vec<Zone>) {
-        *self.zones.lock() = crate::config::Zones::new(zones);
+        self.watched.lock().zones = Zones::new(zones);
+    }
+
+    /// Counts the tracks that cross a line from the next frame on, or moves the line of that name; its counts
+    /// begin at 0. Its ends are in pixels of the current frames.
+    ///
+    /// # Errors
+    /// `Order` if no run is active. The reply has `Order` if the line lies outside of the picture, or
+    /// there are too many.
+    pub fn set_line(&self, line: Line) -> Result<Reply> {
+        self.orders.ask(|_| Some(Order::Line { line }))
+    }
+
+    /// Removes a line.
+    ///
+    /// # Errors
+    /// `Order` if no run is active. The reply has `Order` if there is no such line.
+    pub fn remove_line(&self, name: impl Into<Arc<str>>) -> Result<Reply> {
+        self.orders.ask(|_| Some(Order::RemoveLine { name: name.into() }))
+    }
+
+    /// The zones after all orders so far, in pixels of the pictures that came with the last of these.
+    pub fn zones(&self) -> Vec<Zone> {
+        self.watched.now().0
+    }
+
+    /// Sets the lines at the start of the run. Call it before the run begins.
+    pub fn begin_with_lines(&self, lines: Vec<Line>) {
+        self.watched.lock().lines = Lines::new(lines);
     }
 
     /// Follows the content of a box in frame `at`, or in the next processed frame. The reply has the track's

@@ -14,7 +14,7 @@ use crate::backend::{Backend, Device, Findings};
 use crate::control::{Control, PAUSE_CHECK, STOP_CHECK, Turnstile};
 use crate::error::{Error, Result, catch_panic};
 use crate::frame::{Frame, Size, VideoFormat};
-use crate::ports::{Delivery, Follow, Next, Sink, Source};
+use crate::ports::{Delivery, Follow, Found, Next, Sink, Source};
 use crate::recycle::Recycler;
 use crate::results::{
     Event, FrameRecord, Percentiles, RunRecord, StageSummary, Summary, ThresholdResult, TrafficSummary,
@@ -24,6 +24,7 @@ use crate::stats::{Stage, Stats};
 use crate::surface::{Surface, Traffic};
 use crate::tally::Tally;
 use crate::text;
+use crate::track_events::{TrackEvent, TrackWatcher};
 use auto::Turn;
 use orders::{Carried, Refusals};
 use relay::{Leg, Relay, Work};
@@ -172,6 +173,8 @@ impl Engine<'_> {
         }
         self.control.begin(self.tracker.given());
         self.tracker.number_by(self.control.orders.numbers());
+        let (zones, lines) = self.control.watched.now();
+        run.watcher = TrackWatcher::new(zones).with_lines(lines);
         let mut submitted = 0;
         let mut turnstile = Turnstile::new(&self.control);
         loop {
@@ -373,7 +376,7 @@ impl Engine<'_> {
     /// If the backend fails, tracker and statistics are as if it had not been called. An error of the frame's
     /// own picture comes after them; it ends the run, because such frames exist only without a spare device.
     fn decide(&mut self, run: &mut Run) -> Result<Arc<FrameRecord>> {
-        let Run { open, findings, records, stats, redone, paused, in_flight, .. } = run;
+        let Run { open, findings, records, stats, redone, paused, in_flight, watcher, happened, .. } = run;
         let Flight { frame, .. } = in_flight.front().expect("called with a frame in flight");
         let circumstances = frame.circumstances;
         let relay = &mut open.as_mut().expect("a frame in flight lies in an open backend").relay;
@@ -394,9 +397,13 @@ impl Engine<'_> {
             record.objects = std::mem::replace(&mut findings.objects, used);
             record.more_objects = findings.more_objects;
             let started = Instant::now();
-            let FrameRecord { matches, tracks, detections, .. } = record;
+            let FrameRecord { matches, tracks, detections, objects, .. } = record;
             self.source.detections(meta.index, detections);
-            self.tracker.step_with(frame, matches, detections, tracks);
+            let found = Found { matches, detections, objects: objects.as_deref() };
+            self.tracker.step_with(frame, &found, tracks);
+            if watcher.counts_something() {
+                watcher.write_counts(record, frame.format.size, happened);
+            }
             seen = frame.picture.surface().map_or(Ok(()), Surface::check);
             *redone += findings.redone;
             stats.stage(Stage::Upload, findings.upload_us);
@@ -481,6 +488,9 @@ struct Run {
     records: Recycler<FrameRecord>,
     stats: Stats,
     tally: Tally,
+    /// Counts for records.
+    watcher: TrackWatcher,
+    happened: Vec<TrackEvent>,
     /// Time spent waiting for the frame that comes next.
     waited: Duration,
     /// Time without a new frame, including frames that are skipped.

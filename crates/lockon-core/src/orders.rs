@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::as_text;
 use crate::change::Change;
-use crate::config::{Zone, Zones};
+use crate::config::{Line, Lines, Placed, Places, Zone, Zones};
 use crate::error::{Error, Result};
 use crate::frame::{Rect, Size};
 use crate::locks::{MutexGuard, Ranked, lock};
@@ -69,6 +69,17 @@ pub enum Order {
         /// Its name.
         name: Arc<str>,
     },
+    /// Count the tracks that cross a line, or move the line of that name there: its counts begin again.
+    Line {
+        /// The line: `NAME=X,Y,X,Y`, in pixels.
+        #[serde(with = "as_text")]
+        line: Line,
+    },
+    /// Remove a line.
+    RemoveLine {
+        /// Its name.
+        name: Arc<str>,
+    },
 }
 
 impl Order {
@@ -76,7 +87,8 @@ impl Order {
     pub fn id(&self) -> Option<u32> {
         match *self {
             Self::Follow { id, .. } | Self::Correct { id, .. } | Self::Forget { id } => Some(id),
-            Self::Clear | Self::Change(_) | Self::Zone { .. } | Self::RemoveZone { .. } => None,
+            Self::Clear | Self::Change(_) => None,
+            Self::Zone { .. } | Self::RemoveZone { .. } | Self::Line { .. } | Self::RemoveLine { .. } => None,
         }
     }
 
@@ -107,51 +119,74 @@ impl fmt::Display for Order {
             Self::Change(change) => change.fmt(f),
             Self::Zone { zone } => write!(f, "watch zone {zone}"),
             Self::RemoveZone { name } => write!(f, "remove zone {name:?}"),
+            Self::Line { line } => write!(f, "count across line {line}"),
+            Self::RemoveLine { name } => write!(f, "remove line {name:?}"),
         }
     }
 }
 
-/// The zones of a run after its orders so far. Clones share them.
+/// The zones and lines of a run after its orders so far. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct WatchedZones(Arc<Mutex<Zones>>);
+pub(crate) struct Watched(Arc<Mutex<ZonesAndLines>>);
 
-impl WatchedZones {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Zones> {
+#[derive(Debug, Default)]
+pub(crate) struct ZonesAndLines {
+    pub(crate) zones: Zones,
+    pub(crate) lines: Lines,
+}
+
+impl Watched {
+    /// The zones and lines.
+    pub(crate) fn now(&self) -> (Vec<Zone>, Vec<Line>) {
+        let ZonesAndLines { zones, lines } = &*self.lock();
+        (zones.now().to_vec(), lines.now().to_vec())
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ZonesAndLines> {
         lock(&self.0)
     }
 
-    /// Carries out an order about zones, before a frame of that size; `None` for other orders.
+    /// Carries out an order about zones or lines, before a frame of that size; `None` for other orders.
     pub(crate) fn obey(&self, order: &Order, frame: Size) -> Option<Result<()>> {
-        let refused = |reason: String| Some(Err(Error::Order { order: order.to_string(), reason }));
-        match order {
-            Order::Zone { zone } => {
-                let mut zones = self.lock();
-                zones.fit(frame);
-                if zone.is_outside(frame) {
-                    return refused(format!("it lies outside of the {frame} picture"));
-                }
-                if zones.place(zone.name()).is_none() && zones.now().len() >= Zones::MOST {
-                    return refused(format!("there are {} zones already", Zones::MOST));
-                }
-                zones.set(zone);
-            }
-            Order::RemoveZone { name } => {
-                let mut zones = self.lock();
-                if zones.remove(name).is_none() {
-                    let names: Vec<_> =
-                        zones.now().iter().map(|zone| format!("{:?}", &**zone.name())).collect();
-                    let known = if names.is_empty() {
-                        "there is none".into()
-                    } else {
-                        format!("there are {}", names.join(", "))
-                    };
-                    return refused(format!("there is no such zone: {known}"));
-                }
-            }
+        let ZonesAndLines { zones, lines } = &mut *self.lock();
+        let done = match order {
+            Order::Zone { zone } => set(zones, zone, zone.is_outside(frame), frame, "zones"),
+            Order::RemoveZone { name } => remove(zones, name, "zone"),
+            Order::Line { line } => set(lines, line, line.is_outside(frame), frame, "lines"),
+            Order::RemoveLine { name } => remove(lines, name, "line"),
             _ => return None,
-        }
-        Some(Ok(()))
+        };
+        Some(done.map_err(|reason| Error::Order { order: order.to_string(), reason }))
     }
+}
+
+/// Adds or moves a zone or a line. The error is the reason why it is refused.
+fn set<T: Placed>(
+    all: &mut Places<T>,
+    one: &T,
+    is_outside: bool,
+    frame: Size,
+    kind: &str,
+) -> std::result::Result<(), String> {
+    all.fit(frame);
+    if is_outside {
+        return Err(format!("it lies outside of the {frame} picture"));
+    }
+    if all.place(one.name()).is_none() && all.now().len() >= Places::<T>::MOST {
+        return Err(format!("there are {} {kind} already", Places::<T>::MOST));
+    }
+    all.set(one);
+    Ok(())
+}
+
+fn remove<T: Placed>(all: &mut Places<T>, name: &str, kind: &str) -> std::result::Result<(), String> {
+    if all.remove(name).is_some() {
+        return Ok(());
+    }
+    let names: Vec<_> = all.now().iter().map(|one| format!("{:?}", &**one.name())).collect();
+    let known =
+        if names.is_empty() { "there is none".into() } else { format!("there are {}", names.join(", ")) };
+    Err(format!("there is no such {kind}: {known}"))
 }
 
 /// An order of an earlier run, to be given again at the same frame: a `control` record of a results file.

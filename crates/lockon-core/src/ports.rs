@@ -13,7 +13,7 @@ use crate::frame::{Frame, Picture, Size, VideoFormat};
 use crate::orders::{Numbers, Order};
 use crate::recent_frames::RecentFrames;
 use crate::results::{
-    Detection, Event, EventsSummary, FrameRecord, Match, OutputSummary, RunRecord, Summary, Track,
+    Detection, Event, EventsSummary, FrameRecord, Match, Object, OutputSummary, RunRecord, Summary, Track,
 };
 
 /// A source's answer to a request for a frame.
@@ -132,6 +132,17 @@ impl<S: Source + ?Sized> Source for &mut S {
     }
 }
 
+/// Everything that was found in a frame, by which something can be followed.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Found<'a> {
+    /// Matches of templates.
+    pub matches: &'a [Match],
+    /// Detections of a detector in front.
+    pub detections: &'a [Detection],
+    /// Objects of the mask; none where they are not reported.
+    pub objects: Option<&'a [Object]>,
+}
+
 /// Follows objects from frame to frame. [`crate::tracker::Tracker`] is lockon's own implementation.
 ///
 /// It gets each frame once, in their order, and nothing that it does can fail: a target that it cannot follow
@@ -150,15 +161,9 @@ pub trait Follow: Send {
     /// `tracks`, in the order of ids.
     fn step(&mut self, frame: &Frame, matches: &[Match], tracks: &mut Vec<Track>);
 
-    /// As `step`, for a frame in which a detector in front found something too.
-    fn step_with(
-        &mut self,
-        frame: &Frame,
-        matches: &[Match],
-        _detections: &[Detection],
-        tracks: &mut Vec<Track>,
-    ) {
-        self.step(frame, matches, tracks);
+    /// As `step`, for a frame in which detections and objects were found too.
+    fn step_with(&mut self, frame: &Frame, found: &Found<'_>, tracks: &mut Vec<Track>) {
+        self.step(frame, found.matches, tracks);
     }
 
     /// The number of boxes to follow from the start; they have the numbers from 1 on.

@@ -5,22 +5,22 @@
 //! [`Event`]. Only the top-level keys of `frame` that end in `_us`, the whole `summary`, and `backend`,
 //! `device`, `driver`, `decoder`, `started` and `command` of `run` depend on the clock, the machine or how
 //! lockon was started: two runs can be compared by bytes without them. Of the `summary`, `frames`, `found`,
-//! `tracks`, `more_tracks`, `births`, `foreground` and `objects` do not depend on these either where no frame
-//! is dropped.
+//! `tracks`, `more_tracks`, `births`, `foreground`, `objects`, `zones` and `lines` do not depend on these
+//! either where no frame is dropped.
 
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::config::{ObjectSpec, TimeSpan};
+use crate::config::{Direction, ObjectSpec, TimeSpan};
 use crate::frame::Rect;
 use crate::orders::Order;
 
 mod summary;
 
 pub use summary::{
-    Appearance, EventsSummary, FrameTime, ObjectsSummary, OutputSummary, Percentiles, Span, Spread,
-    StageSummary, Summary, TemplateSummary, TrackSummary, TrafficSummary,
+    Appearance, EventsSummary, FrameTime, LineSummary, ObjectsSummary, OutputSummary, Percentiles, Span,
+    Spread, StageSummary, Summary, TemplateSummary, TrackSummary, TrafficSummary, ZoneSummary,
 };
 
 /// One line of a JSON Lines file.
@@ -81,8 +81,8 @@ pub enum Event {
         /// The frame from which the order holds, or would.
         frame: u64,
         /// The order: `order` is `follow`, `correct`, `forget` or `clear`, with `id`, `box` and `at`; `zone`,
-        /// with `zone`; `remove-zone`, with `name`; or `change`, with the fields of a
-        /// [`Change`](crate::change::Change).
+        /// with `zone`; `remove-zone`, with `name`; `line`, with `line`; `remove-line`, with `name`; or
+        /// `change`, with the fields of a [`Change`](crate::change::Change).
         #[serde(flatten)]
         order: Order,
         /// Why it was not done, if it was not.
@@ -164,6 +164,9 @@ pub struct RunRecord {
     /// True if matches were followed too.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub track_matches: bool,
+    /// True if objects of the mask were followed too.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub track_objects: bool,
     /// The threshold, as it is typed: `METHOD:BLOCK:VALUE[:inv]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<String>,
@@ -286,8 +289,8 @@ pub struct FrameRecord {
     pub tracker_us: Option<u64>,
     /// Accepted peaks: by name in the order given, best first within a name.
     pub matches: Vec<Match>,
-    /// Tracks by their numbers: requested ones from the frame on which they start, tracks of matches from the
-    /// frame on which they begin to the one before they end.
+    /// Tracks by their numbers: requested ones from the frame on which they start, tracks of matches and
+    /// objects from the frame on which they begin to the one before they end.
     pub tracks: Vec<Track>,
     /// Detections of a detector in front of lockon, where they are followed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -302,6 +305,59 @@ pub struct FrameRecord {
     /// Objects beyond the maximum number, if there are any.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_objects: u64,
+    /// The zones of the run, with what is in them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub zones: Vec<ZoneCount>,
+    /// The lines of the run, with the tracks that have crossed them so far.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<LineCount>,
+    /// The tracks that crossed a line in this frame.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub crossings: Vec<Crossing>,
+}
+
+/// What is in a zone.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ZoneCount {
+    /// Its name.
+    pub zone: Arc<str>,
+    /// Tracks that are in it.
+    pub inside: u64,
+    /// Times that a track came into it, since the run began.
+    pub entered: u64,
+    /// Times that a track went out of it, or ended in it.
+    pub left: u64,
+    /// Objects of the mask that are in it: the middle of the lower edge of their boxes is. None where objects
+    /// are not reported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objects: Option<u64>,
+}
+
+/// How often a line was crossed since the run began.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LineCount {
+    /// Its name.
+    pub line: Arc<str>,
+    /// From its left to its right side, looking from its first end to its second.
+    #[serde(rename = "in")]
+    pub inwards: u64,
+    /// From its right to its left side.
+    #[serde(rename = "out")]
+    pub outwards: u64,
+    /// Its ends, in pixels of the frame. In no results file.
+    #[serde(skip)]
+    pub ends: [[f64; 2]; 2],
+}
+
+/// A track crossed a line.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Crossing {
+    /// The line's name.
+    pub line: Arc<str>,
+    /// The track's number.
+    pub id: u32,
+    /// In which direction.
+    pub direction: Direction,
 }
 
 impl FrameRecord {
@@ -313,6 +369,9 @@ impl FrameRecord {
         (self.tracker_us, self.capture_us, self.threshold) = (None, None, None);
         self.picture = None;
         (self.objects, self.more_objects) = (None, 0);
+        self.zones.clear();
+        self.lines.clear();
+        self.crossings.clear();
     }
 }
 
@@ -466,13 +525,14 @@ impl TrackState {
 /// A track in one frame.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Track {
-    /// One-based number, in the order in which tracks were requested. Tracks of matches are numbered on from
-    /// there as they begin, and no number is used again.
+    /// One-based number, in the order in which tracks were requested. Tracks of matches and objects are
+    /// numbered on from there as they begin, and no number is used again.
     pub id: u32,
     /// The name that its box was given; none if it was given none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<Arc<str>>,
-    /// The template whose match, or the class whose detection, became this track; none if its box was given.
+    /// The template whose match, or the class whose detection, became this track; `object` if an object of
+    /// the mask did; none if its box was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template: Option<Arc<str>>,
     /// How sure the tracker is.
@@ -488,11 +548,16 @@ pub struct Track {
     pub h: f64,
     /// The probability that the box is on its target, overlapping it by more than a half, in [0, 1]: of
     /// frames with a score s, a share near s is. 0 while it is lost. docs/tracking.md describes how it is
-    /// computed and how well it holds.
+    /// computed and how well it holds. Of a track of an object it is the intersection over union of the
+    /// object's box and the box where it was expected, which is no probability.
     pub score: f64,
     /// The tracking filter's response at the next best place elsewhere over that at the best, 0 if there is
     /// none: near 1, two places look alike.
     pub second_peak_ratio: f64,
+    /// Of a track of an object: the place of its object in [`FrameRecord::objects`], from 1. Tracks that have
+    /// merged into one object share it. None while it is lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<u32>,
 }
 
 impl Track {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::appearances::{Appearance, Appearances};
 use crate::results::{
-    FrameRecord, FrameTime, ObjectsSummary, RunRecord, Span, Spread, Summary, TemplateSummary, Track,
-    TrackState, TrackSummary,
+    FrameRecord, FrameTime, LineSummary, ObjectsSummary, RunRecord, Span, Spread, Summary, TemplateSummary,
+    Track, TrackState, TrackSummary, ZoneCount, ZoneSummary,
 };
 
 /// Maximum tracks that the summary describes; later tracks of matches are only counted. A run may have any
@@ -26,13 +26,37 @@ pub struct Tally {
     newest: u32,
     more_tracks: u64,
     births: Option<u64>,
-    /// Minimum, maximum, sum and number of the shares of foreground.
-    foreground: Option<(f64, f64, f64, u64)>,
+    /// The shares of foreground.
+    foreground: Option<Values>,
+    /// Zones and lines, also those that an order has removed.
+    zones: Vec<(ZoneSummary, Option<Values>)>,
+    lines: Vec<LineSummary>,
     /// Its mean is made at the end.
     objects: Option<ObjectsSummary>,
     watch: Option<Appearances>,
     appearances: Vec<Appearance>,
     more_appearances: u64,
+}
+
+/// Values of frames so far.
+#[derive(Debug, Clone, Copy)]
+struct Values {
+    least: f64,
+    most: f64,
+    sum: f64,
+    frames: u64,
+}
+
+impl Values {
+    fn add(all: &mut Option<Self>, value: f64) {
+        let all = all.get_or_insert(Self { least: value, most: value, sum: 0.0, frames: 0 });
+        (all.least, all.most) = (all.least.min(value), all.most.max(value));
+        (all.sum, all.frames) = (all.sum + value, all.frames + 1);
+    }
+
+    fn spread(self) -> Spread {
+        Spread { least: self.least, mean: self.sum / self.frames as f64, most: self.most }
+    }
 }
 
 /// A track, and whether it was lost in the frame before.
@@ -48,7 +72,7 @@ impl Tally {
         for template in &run.templates {
             self.expect(&template.name);
         }
-        self.births = run.track_matches.then_some(0);
+        self.births = (run.track_matches || run.track_objects).then_some(0);
         self.watch = Some(Appearances::of(run));
     }
 
@@ -81,10 +105,7 @@ impl Tally {
             self.count_track(track, now);
         }
         if let Some(threshold) = record.threshold {
-            let share = threshold.foreground;
-            let (least, most, sum, frames) = self.foreground.get_or_insert((share, share, 0.0, 0));
-            (*least, *most) = (least.min(share), most.max(share));
-            (*sum, *frames) = (*sum + share, *frames + 1);
+            Values::add(&mut self.foreground, threshold.foreground);
         }
         if let Some(objects) = &record.objects {
             let count = objects.len() as u64;
@@ -94,6 +115,32 @@ impl Tally {
             (all.least, all.most) = (all.least.min(count), all.most.max(count));
             all.cut_off_frames += u64::from(record.more_objects > 0);
             all.more_objects += record.more_objects;
+        }
+        for zone in &record.zones {
+            self.count_zone(zone);
+        }
+        for line in &record.lines {
+            let place = self.lines.iter().position(|known| known.line == line.line).unwrap_or_else(|| {
+                self.lines.push(LineSummary { line: line.line.clone(), inwards: 0, outwards: 0 });
+                self.lines.len() - 1
+            });
+            let known = &mut self.lines[place];
+            (known.inwards, known.outwards) = (line.inwards, line.outwards);
+        }
+    }
+
+    fn count_zone(&mut self, now: &ZoneCount) {
+        let place = self.zones.iter().position(|(known, _)| known.zone == now.zone).unwrap_or_else(|| {
+            let zone = now.zone.clone();
+            let new = ZoneSummary { zone, entered: 0, left: 0, inside: 0, most_inside: 0, objects: None };
+            self.zones.push((new, None));
+            self.zones.len() - 1
+        });
+        let (known, objects) = &mut self.zones[place];
+        (known.entered, known.left, known.inside) = (now.entered, now.left, now.inside);
+        known.most_inside = known.most_inside.max(now.inside);
+        if let Some(count) = now.objects {
+            Values::add(objects, count as f64);
         }
     }
 
@@ -108,11 +155,12 @@ impl Tally {
         summary.found.clone_from(&self.found);
         summary.tracks = self.tracks.iter().map(|track| track.summary.clone()).collect();
         (summary.more_tracks, summary.births) = (self.more_tracks, self.births);
-        summary.foreground = self.foreground.map(|(least, most, sum, frames)| Spread {
-            least,
-            mean: sum / frames as f64,
-            most,
-        });
+        summary.foreground = self.foreground.map(Values::spread);
+        let zones = self.zones.iter();
+        summary.zones = zones
+            .map(|(zone, objects)| ZoneSummary { objects: objects.map(Values::spread), ..zone.clone() })
+            .collect();
+        summary.lines.clone_from(&self.lines);
         let mean = |all: ObjectsSummary| all.total as f64 / all.frames as f64;
         summary.objects = self.objects.map(|all| ObjectsSummary { mean: mean(all), ..all });
     }

@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::config::{Zone, Zones};
+use crate::config::{Direction, Line, Lines, Zone, Zones};
 use crate::frame::Size;
 use crate::orders::Order;
-use crate::results::{FrameRecord, Track, TrackState};
+use crate::results::{Crossing, FrameRecord, LineCount, Track, TrackState, ZoneCount};
 
 /// Frames in a row that a track has to be uncertain, or certain again, before there is an event: near the
 /// limit it changes from frame to frame.
 const STEADY: u32 = 5;
 
-/// A track has crossed the border of a zone when it is so far beyond it: a share of the box's shorter side,
-/// and a pixel at least...
+/// A track has crossed the border of a zone, or a line, when it is so far beyond it: a share of the box's
+/// shorter side, and a pixel at least...
 const BEYOND: f64 = 0.05;
-/// ...but no more than that of the zone's thickness, so that it can get into a narrow one.
+/// ...but for a zone no more than that of its thickness, so that it can get into a narrow one.
 const MOST_BEYOND: f64 = 0.5;
 
 /// Kinds of events of a track.
@@ -27,6 +27,8 @@ pub enum TrackEventKind {
     Entered,
     /// It went out of a zone, or is gone.
     Left,
+    /// It crossed a line.
+    Crossed,
     /// It has not been clear for some frames that what is followed is the target.
     Uncertain,
     /// It was lost.
@@ -39,8 +41,16 @@ pub enum TrackEventKind {
 
 impl TrackEventKind {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Appeared, Self::Entered, Self::Left, Self::Uncertain, Self::Lost, Self::Found, Self::Gone];
+    pub const ALL: [Self; 8] = [
+        Self::Appeared,
+        Self::Entered,
+        Self::Left,
+        Self::Crossed,
+        Self::Uncertain,
+        Self::Lost,
+        Self::Found,
+        Self::Gone,
+    ];
 
     /// Its name in messages.
     pub fn name(self) -> &'static str {
@@ -48,6 +58,7 @@ impl TrackEventKind {
             Self::Appeared => "appeared",
             Self::Entered => "entered",
             Self::Left => "left",
+            Self::Crossed => "crossed",
             Self::Uncertain => "uncertain",
             Self::Lost => "lost",
             Self::Found => "found",
@@ -67,6 +78,8 @@ pub struct TrackEvent {
     pub zone: Option<Arc<str>>,
     /// The zones that it is in from now on.
     pub zones: Vec<Arc<str>>,
+    /// The line that it crossed, and in which direction.
+    pub line: Option<(Arc<str>, Direction)>,
 }
 
 /// Detects events from frame to frame.
@@ -76,11 +89,24 @@ pub struct TrackEvent {
 /// box's shorter side, a pixel at least, so that a box on the border does not come and go. The picture's edge
 /// is no border: a zone that it cuts off continues beyond it ([`Zone::depth`]). While a track is lost, it
 /// stays in the zones that it was in.
+///
+/// A track crosses a line when the centre of its box has been on one side and then is on the other, each time
+/// as far from the line as above, and it last changed sides between the line's ends
+/// ([`Line::is_between_ends`]). So a box that stays on the line is counted once, when it has left it on the
+/// other side, and one that goes around an end is not counted. A track that begins on the line has been on
+/// neither side. While a track is lost nothing is counted: found again on the other side, it has taken the
+/// straight path.
 #[derive(Debug, Default)]
 pub struct TrackWatcher {
     zones: Zones,
+    /// How often each zone was entered and left.
+    passed: Vec<[u64; 2]>,
+    lines: Lines,
+    /// How often each line was crossed, in and out.
+    crossed: Vec<[u64; 2]>,
     tracks: BTreeMap<u32, Followed>,
     frames: u64,
+    size: Option<Size>,
 }
 
 /// A track, as the events so far describe it.
@@ -92,8 +118,52 @@ struct Followed {
     otherwise: u32,
     /// For each zone, whether it is in it.
     inside: Vec<bool>,
+    /// For each line, where it is beside it.
+    beside: Vec<Beside>,
     /// The frame in which it was seen last, counted by [`TrackWatcher::frames`].
     seen: u64,
+}
+
+/// Where a track is beside a line.
+#[derive(Debug, Clone, Copy, Default)]
+struct Beside {
+    /// The last side that it was on, far enough from the line.
+    side: Option<Side>,
+    /// The last place that is not exactly on the line.
+    last: Option<[f64; 2]>,
+    /// It last changed sides between the line's ends.
+    is_through: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Left,
+    Right,
+}
+
+impl Beside {
+    /// The track is at a place now, in pictures of that size; the direction in which it has crossed the line,
+    /// if it has. It is on a side when it is `beyond` pixels from the line.
+    fn step(&mut self, place: [f64; 2], line: &Line, picture: Size, beyond: f64) -> Option<Direction> {
+        let distance = line.side(place);
+        if distance == 0.0 {
+            return None;
+        }
+        if let Some(last) = self.last.replace(place)
+            && (line.side(last) < 0.0) != (distance < 0.0)
+        {
+            self.is_through = line.is_between_ends(last, place, picture);
+        }
+        if distance.abs() < beyond {
+            return None;
+        }
+        let now = if distance < 0.0 { Side::Left } else { Side::Right };
+        let before = self.side.replace(now);
+        (before.is_some_and(|before| before != now) && self.is_through).then_some(match now {
+            Side::Right => Direction::In,
+            Side::Left => Direction::Out,
+        })
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,7 +186,15 @@ impl Sureness {
 impl TrackWatcher {
     /// Watches these zones, given for the pictures that come first.
     pub fn new(zones: Vec<Zone>) -> Self {
-        Self { zones: Zones::new(zones), ..Self::default() }
+        Self { passed: vec![[0; 2]; zones.len()], zones: Zones::new(zones), ..Self::default() }
+    }
+
+    /// Watches these lines too, given for the pictures that come first.
+    #[must_use]
+    pub fn with_lines(mut self, lines: Vec<Line>) -> Self {
+        self.crossed = vec![[0; 2]; lines.len()];
+        self.lines = Lines::new(lines);
+        self
     }
 
     /// The zones, in pixels of the pictures that come now.
@@ -124,7 +202,17 @@ impl TrackWatcher {
         self.zones.now()
     }
 
-    /// Changes the zones by an order. Appends that tracks left a zone that is removed.
+    /// The lines, in pixels of the pictures that come now.
+    pub fn lines(&self) -> &[Line] {
+        self.lines.now()
+    }
+
+    /// True if there are zones or lines to watch.
+    pub fn counts_something(&self) -> bool {
+        !self.zones.now().is_empty() || !self.lines.now().is_empty()
+    }
+
+    /// Changes the zones and lines by an order. Appends that tracks left a zone that is removed.
     pub fn obey(&mut self, order: &Order, happened: &mut Vec<TrackEvent>) {
         match order {
             Order::Zone { zone } => {
@@ -132,6 +220,7 @@ impl TrackWatcher {
                 // A zone that is new comes last, and no track is in it yet.
                 let count = self.zones.now().len();
                 self.tracks.values_mut().for_each(|followed| followed.inside.resize(count, false));
+                self.passed.resize(count, [0; 2]);
             }
             Order::RemoveZone { name } => {
                 let Some(place) = self.zones.place(name) else { return };
@@ -143,6 +232,24 @@ impl TrackWatcher {
                     followed.inside.remove(place);
                 }
                 self.zones.remove(name);
+                self.passed.remove(place);
+            }
+            Order::Line { line } => {
+                let place = self.lines.set(line);
+                let count = self.lines.now().len();
+                self.crossed.resize(count, [0; 2]);
+                self.crossed[place] = [0; 2];
+                for followed in self.tracks.values_mut() {
+                    followed.beside.resize(count, Beside::default());
+                    followed.beside[place] = Beside::default();
+                }
+            }
+            Order::RemoveLine { name } => {
+                let Some(place) = self.lines.remove(name) else { return };
+                self.crossed.remove(place);
+                self.tracks.values_mut().for_each(|followed| {
+                    followed.beside.remove(place);
+                });
             }
             _ => {}
         }
@@ -151,7 +258,8 @@ impl TrackWatcher {
     /// Appends the events of a frame of that size, by tracks in the order of their numbers, tracks that are
     /// gone first.
     pub fn step(&mut self, record: &FrameRecord, size: Size, happened: &mut Vec<TrackEvent>) {
-        self.zones.fit(size);
+        let from = happened.len();
+        self.fit(size);
         self.frames += 1;
         for track in &record.tracks {
             if let Some(followed) = self.tracks.get_mut(&track.id) {
@@ -161,17 +269,84 @@ impl TrackWatcher {
         let frames = self.frames;
         self.dismiss(|followed| followed.seen != frames, happened);
         for track in &record.tracks {
-            let zones = self.zones.now();
+            let (zones, lines) = (self.zones.now(), self.lines.now());
             self.tracks
                 .entry(track.id)
-                .or_insert_with(|| Followed::new(track, zones, frames, happened))
-                .step(track, zones, size, happened);
+                .or_insert_with(|| Followed::new(track, zones, lines.len(), frames, happened))
+                .step(track, zones, lines, size, happened);
         }
+        self.count(&happened[from..]);
+    }
+
+    /// Pictures have this size from now on.
+    fn fit(&mut self, size: Size) {
+        self.zones.fit(size);
+        self.lines.fit(size);
+        let Some(before) = self.size.replace(size).filter(|before| *before != size) else { return };
+        let by = [size.width as f64 / before.width as f64, size.height as f64 / before.height as f64];
+        let places = self.tracks.values_mut().flat_map(|followed| &mut followed.beside);
+        for [x, y] in places.filter_map(|beside| beside.last.as_mut()) {
+            (*x, *y) = (*x * by[0], *y * by[1]);
+        }
+    }
+
+    /// Adds events to the counts of zones and lines.
+    fn count(&mut self, happened: &[TrackEvent]) {
+        for TrackEvent { kind, zone, line, .. } in happened {
+            let zone = zone.as_ref().and_then(|zone| self.zones.place(zone));
+            let line = line.as_ref().and_then(|(line, way)| Some((self.lines.place(line)?, *way)));
+            match (kind, zone, line) {
+                (TrackEventKind::Entered, Some(place), _) => self.passed[place][0] += 1,
+                (TrackEventKind::Left, Some(place), _) => self.passed[place][1] += 1,
+                (TrackEventKind::Crossed, _, Some((place, Direction::In))) => self.crossed[place][0] += 1,
+                (TrackEventKind::Crossed, _, Some((place, Direction::Out))) => self.crossed[place][1] += 1,
+                _ => {}
+            }
+        }
+    }
+
+    /// Follows the tracks of a frame of that size, and writes the counts into its record.
+    pub(crate) fn write_counts(
+        &mut self,
+        record: &mut FrameRecord,
+        size: Size,
+        happened: &mut Vec<TrackEvent>,
+    ) {
+        happened.clear();
+        self.step(record, size, happened);
+        let FrameRecord { objects, zones, lines, crossings, .. } = record;
+        for ((place, zone), [entered, left]) in self.zones.now().iter().enumerate().zip(&self.passed) {
+            let inside = self.tracks.values().filter(|followed| followed.inside[place]).count() as u64;
+            let is_in = |object: &&crate::results::Object| {
+                let [x, y] = [object.x as f64 + object.w as f64 / 2.0, (object.y + object.h) as f64];
+                zone.contains([x, y], size)
+            };
+            let objects = objects.as_ref().map(|objects| objects.iter().filter(is_in).count() as u64);
+            zones.push(ZoneCount {
+                zone: zone.name().clone(),
+                inside,
+                entered: *entered,
+                left: *left,
+                objects,
+            });
+        }
+        lines.extend(self.lines_crossed().map(|(line, [inwards, outwards])| LineCount {
+            line: line.name().clone(),
+            inwards,
+            outwards,
+            ends: line.ends(),
+        }));
+        crossings.extend(happened.iter().filter_map(|TrackEvent { track, line, .. }| {
+            let (line, direction) = line.clone()?;
+            Some(Crossing { line, id: track.id, direction })
+        }));
     }
 
     /// Appends that all tracks are gone.
     pub fn end(&mut self, happened: &mut Vec<TrackEvent>) {
+        let from = happened.len();
         self.dismiss(|_| true, happened);
+        self.count(&happened[from..]);
     }
 
     /// The numbers of the tracks that are followed, ascending.
@@ -193,6 +368,11 @@ impl TrackWatcher {
         })
     }
 
+    /// The lines, each with how often it was crossed in and out.
+    pub fn lines_crossed(&self) -> impl Iterator<Item = (&Line, [u64; 2])> {
+        self.lines.now().iter().zip(self.crossed.iter().copied())
+    }
+
     fn dismiss(&mut self, is_gone: impl Fn(&Followed) -> bool, happened: &mut Vec<TrackEvent>) {
         let zones = self.zones.now();
         self.tracks.retain(|_, followed| {
@@ -211,15 +391,22 @@ impl TrackWatcher {
 }
 
 impl Followed {
-    fn new(track: &Track, zones: &[Zone], seen: u64, happened: &mut Vec<TrackEvent>) -> Self {
+    fn new(track: &Track, zones: &[Zone], lines: usize, seen: u64, happened: &mut Vec<TrackEvent>) -> Self {
         let sureness = Sureness::of(track.state);
-        let inside = vec![false; zones.len()];
-        let new = Self { track: track.clone(), sureness, otherwise: 0, inside, seen };
+        let (inside, beside) = (vec![false; zones.len()], vec![Beside::default(); lines]);
+        let new = Self { track: track.clone(), sureness, otherwise: 0, inside, beside, seen };
         new.tell(TrackEventKind::Appeared, None, zones, happened);
         new
     }
 
-    fn step(&mut self, track: &Track, zones: &[Zone], picture: Size, happened: &mut Vec<TrackEvent>) {
+    fn step(
+        &mut self,
+        track: &Track,
+        zones: &[Zone],
+        lines: &[Line],
+        picture: Size,
+        happened: &mut Vec<TrackEvent>,
+    ) {
         self.track.clone_from(track);
         let now = Sureness::of(track.state);
         self.otherwise = if now == self.sureness { 0 } else { self.otherwise + 1 };
@@ -253,6 +440,14 @@ impl Followed {
                 self.tell(kind, Some(zone), zones, happened);
             }
         }
+        let (centre, beyond) = ([x + w / 2.0, y + h / 2.0], (BEYOND * w.min(h)).max(1.0));
+        for (index, line) in lines.iter().enumerate() {
+            if let Some(direction) = self.beside[index].step(centre, line, picture, beyond) {
+                self.tell(TrackEventKind::Crossed, None, zones, happened);
+                let told = happened.last_mut().expect("told above");
+                told.line = Some((line.name().clone(), direction));
+            }
+        }
     }
 
     fn tell(
@@ -268,6 +463,7 @@ impl Followed {
             track: self.track.clone(),
             zone: zone.map(|zone| zone.name().clone()),
             zones: inside.map(|(zone, _)| zone.name().clone()).collect(),
+            line: None,
         });
     }
 }
@@ -469,5 +665,110 @@ mod tests {
         assert_eq!(happened[1].zones.len(), 1);
         watcher.step(&record(&[(1, Tracked, 150.0, 100.0)]), SIZE, &mut happened);
         assert_eq!(happened[2].kind, TrackEventKind::Left);
+    }
+
+    /// Returns the crossings of boxes of 40x40 with centres at these places, a track a list: frame, number,
+    /// line, direction; and the totals.
+    fn crossed(lines: &[&str], paths: &[&[(f64, f64)]]) -> (Vec<String>, Vec<[u64; 2]>) {
+        let mut watcher =
+            TrackWatcher::default().with_lines(lines.iter().map(|line| line.parse().unwrap()).collect());
+        let (mut told, mut happened) = (Vec::new(), Vec::new());
+        for frame in 0..paths.iter().map(|path| path.len()).max().unwrap() {
+            let tracks: Vec<_> = (1..)
+                .zip(paths)
+                .filter_map(|(id, path)| path.get(frame).map(|(x, y)| (id, Tracked, *x, y + 20.0)))
+                .collect();
+            let mut record = record(&tracks);
+            watcher.write_counts(&mut record, SIZE, &mut happened);
+            told.extend(
+                record.crossings.iter().map(|Crossing { line, id, direction }| {
+                    format!("{frame} {id} {line} {}", direction.name())
+                }),
+            );
+            assert_eq!(record.lines.len(), lines.len());
+        }
+        (told, watcher.lines_crossed().map(|(_, counts)| counts).collect())
+    }
+
+    const GATE: &str = "gate=100,200,300,200";
+
+    #[test]
+    fn a_track_that_crosses_a_line_is_counted_in_its_direction() {
+        let down: Vec<_> = (0..9).map(|n| (200.0, 180.0 + 5.0 * f64::from(n))).collect();
+        let up: Vec<_> = down.iter().rev().copied().collect();
+        let (told, totals) = crossed(&[GATE, "back=300,200,100,200"], &[&down, &up]);
+        // From two pixels beyond on.
+        assert_eq!(told, ["5 1 gate in", "5 1 back out", "5 2 gate out", "5 2 back in"]);
+        assert_eq!(totals, [[1, 1], [1, 1]]);
+    }
+
+    #[test]
+    fn a_track_that_stays_on_a_line_is_counted_once_and_one_that_turns_back_not_at_all() {
+        let shakes = |end: f64| {
+            let on = (0..60).map(|n| (200.0, if n % 2 == 0 { 198.5 } else { 201.5 }));
+            [(200.0, 190.0)].into_iter().chain(on).chain([(200.0, end)]).collect::<Vec<_>>()
+        };
+        assert_eq!(crossed(&[GATE], &[&shakes(210.0)]).1, [[1, 0]]);
+        assert_eq!(crossed(&[GATE], &[&shakes(190.0)]).1, [[0, 0]]);
+        // One that comes to lie exactly on it, and one that begins on it.
+        assert_eq!(crossed(&[GATE], &[&[(200.0, 190.0), (200.0, 200.0), (200.0, 210.0)]]).1, [[1, 0]]);
+        assert_eq!(crossed(&[GATE], &[&[(200.0, 199.0), (200.0, 210.0), (200.0, 220.0)]]).1, [[0, 0]]);
+    }
+
+    #[test]
+    fn a_track_that_goes_around_the_end_of_a_line_does_not_cross_it() {
+        let around = [(90.0, 190.0), (90.0, 210.0), (150.0, 210.0), (150.0, 190.0)];
+        assert_eq!(crossed(&[GATE], &[&around]).0, ["3 1 gate out"]);
+    }
+
+    #[test]
+    fn a_track_that_was_lost_on_its_way_is_counted_where_it_is_found() {
+        let mut watcher = TrackWatcher::default().with_lines(vec![GATE.parse().unwrap()]);
+        let mut happened = Vec::new();
+        for (state, y) in [(Tracked, 190.0), (Lost, 230.0), (Lost, 190.0), (Reacquired, 230.0)] {
+            assert!(happened.iter().all(|event: &TrackEvent| event.kind != TrackEventKind::Crossed));
+            watcher.step(&record(&[(1, state, 200.0, y + 20.0)]), SIZE, &mut happened);
+        }
+        let last = happened.last().unwrap();
+        assert_eq!((last.kind, &last.line), (TrackEventKind::Crossed, &Some(("gate".into(), Direction::In))));
+    }
+
+    #[test]
+    fn lines_are_added_moved_and_removed_and_scaled_with_the_pictures() {
+        let mut watcher = TrackWatcher::default();
+        let mut happened = Vec::new();
+        let mut step = |watcher: &mut TrackWatcher, y: f64, size: Size| {
+            let mut record = record(&[(1, Tracked, 200.0, y + 20.0)]);
+            watcher.write_counts(&mut record, size, &mut happened);
+            record.lines.iter().map(|line| [line.inwards, line.outwards]).collect::<Vec<_>>()
+        };
+        assert!(step(&mut watcher, 190.0, SIZE).is_empty());
+        watcher.obey(&Order::Line { line: GATE.parse().unwrap() }, &mut Vec::new());
+        assert_eq!(step(&mut watcher, 190.0, SIZE), [[0, 0]]);
+        assert_eq!(step(&mut watcher, 210.0, SIZE), [[1, 0]]);
+        // Twice as high: the line is at 400 now.
+        assert_eq!(step(&mut watcher, 420.0, Size::new(640, 960)), [[1, 0]]);
+        assert_eq!(step(&mut watcher, 390.0, Size::new(640, 960)), [[1, 1]]);
+        watcher.obey(&Order::Line { line: "gate=100,700,300,700".parse().unwrap() }, &mut Vec::new());
+        assert_eq!(step(&mut watcher, 710.0, Size::new(640, 960)), [[0, 0]]);
+        watcher.obey(&Order::RemoveLine { name: "gate".into() }, &mut Vec::new());
+        assert!(step(&mut watcher, 390.0, Size::new(640, 960)).is_empty());
+    }
+
+    #[test]
+    fn zones_count_what_came_and_went_and_the_objects_that_stand_in_them() {
+        let mut watcher = TrackWatcher::new(vec!["a=0,0,200,0,200,480,0,480".parse().unwrap()]);
+        let mut happened = Vec::new();
+        let object = |x, y| crate::results::Object { x, y, w: 11, h: 7, ..Default::default() };
+        let mut step = |x: f64| {
+            let objects = Some(vec![object(3, 9), object(185, 300), object(199, 300)]);
+            let mut record = FrameRecord { objects, ..record(&[(1, Tracked, x, 100.0)]) };
+            watcher.write_counts(&mut record, SIZE, &mut happened);
+            let [ZoneCount { inside, entered, left, objects, .. }] = record.zones[..] else { panic!() };
+            (inside, entered, left, objects)
+        };
+        assert_eq!(step(100.0), (1, 1, 0, Some(2)));
+        assert_eq!(step(300.0), (0, 1, 1, Some(2)));
+        assert_eq!(step(100.0), (1, 2, 1, Some(2)));
     }
 }

@@ -34,6 +34,7 @@ use tokio::runtime::Builder;
 use tokio::sync::watch as signal;
 
 use lockon_core::colour;
+use lockon_core::config::{Direction, Line};
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
 use lockon_core::frame::Frame;
@@ -114,6 +115,10 @@ struct Event<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     zone: Option<&'a str>,
     zones: &'a [Arc<str>],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    direction: Option<Direction>,
     #[serde(flatten)]
     track: &'a Track,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -136,13 +141,28 @@ struct AllNow<'a> {
     tracks: usize,
     lost: usize,
     zones: BTreeMap<&'a str, usize>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    lines: BTreeMap<&'a str, Crossed>,
+}
+
+/// How often a line was crossed so far.
+#[derive(Serialize)]
+struct Crossed {
+    #[serde(rename = "in")]
+    inwards: u64,
+    #[serde(rename = "out")]
+    outwards: u64,
 }
 
 impl<'a> AllNow<'a> {
     fn of(watcher: &'a TrackWatcher, when: &'a When) -> Self {
         let (tracks, lost) = watcher.counts();
         let zones = watcher.occupied().map(|(zone, inside)| (&**zone, inside)).collect();
-        Self { when, tracks, lost, zones }
+        let crossed = |(line, [inwards, outwards]): (&'a Line, [u64; 2])| {
+            (&**line.name(), Crossed { inwards, outwards })
+        };
+        let lines = watcher.lines_crossed().map(crossed).collect();
+        Self { when, tracks, lost, zones, lines }
     }
 }
 
@@ -201,10 +221,11 @@ impl EventsSink {
             request.home_assistant.then(|| Home {
                 source: source.clone(),
                 zones: request.zone.iter().map(|zone| zone.name().clone()).collect(),
+                lines: request.line.iter().map(|line| line.name().clone()).collect(),
                 kinds: TrackEventKind::ALL.map(TrackEventKind::name).to_vec(),
             })
         };
-        let watcher = TrackWatcher::new(request.zone.clone());
+        let watcher = TrackWatcher::new(request.zone.clone()).with_lines(request.line.clone());
         let mut when = When { source: source.clone(), ..When::default() };
         when.set_time(Duration::ZERO);
         let state = json(&AllNow::of(&watcher, &when))?;
@@ -232,7 +253,7 @@ impl EventsSink {
         let live: Arc<[u32]> = self.watcher.ids().collect();
         // All events of a track in a frame follow each other, and share one picture.
         let mut pictured: Option<(u32, Option<String>)> = None;
-        for TrackEvent { kind, track, zone, zones } in self.happened.drain(..) {
+        for TrackEvent { kind, track, zone, zones, line } in self.happened.drain(..) {
             self.told += 1;
             let is_gone = kind == TrackEventKind::Gone;
             let to_picture = frame.filter(|_| self.has_thumbnails && !is_gone);
@@ -248,6 +269,8 @@ impl EventsSink {
                 seq: self.told,
                 zone: zone.as_deref(),
                 zones: &zones,
+                line: line.as_ref().map(|(line, _)| &**line),
+                direction: line.as_ref().map(|(_, direction)| *direction),
                 track: &track,
                 thumbnail: picture.and_then(|(_, jpeg)| jpeg.as_deref()),
             };
@@ -324,7 +347,7 @@ impl Sink for EventsSink {
         self.check()
     }
 
-    /// Zones that orders add or remove count from the next frame on.
+    /// Zones and lines that orders add or remove count from the next frame on.
     fn note(&mut self, event: &results::Event) -> Result<()> {
         if let results::Event::Control { order, refused: None, .. } = event {
             self.watcher.obey(order, &mut self.happened);

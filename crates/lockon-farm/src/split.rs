@@ -124,6 +124,7 @@ fn check(request: &Request) -> Result<()> {
     let follows = !request.track.is_empty()
         || request.track_matches
         || request.track_detections
+        || request.track_objects
         || request.control.is_some();
     if follows {
         return usage(
@@ -170,6 +171,7 @@ mod tests {
         said(|request| request.results.push("a.csv".into())).unwrap();
         for (change, reason) in [
             ((|request| request.track_matches = true) as fn(&mut Request), "needs the frames before"),
+            (|request| request.track_objects = true, "needs the frames before"),
             (|request| request.output.push("a.mkv".into()), "in one piece"),
             (|request| request.results = vec!["a.csv".into()], ".jsonl, which must be"),
             (|request| request.results.push("a.coco.json".into()), ".jsonl, which must be"),

@@ -46,6 +46,49 @@ pub struct Results {
     pub objects: Option<Vec<Object>>,
     /// Objects beyond the maximum number.
     pub more_objects: u64,
+    /// The zones, with what is in them.
+    pub zones: Vec<Zone>,
+    /// The lines, with the tracks that have crossed them.
+    pub lines: Vec<Line>,
+    /// The tracks that crossed a line in this frame.
+    pub crossings: Vec<Crossing>,
+}
+
+/// What is in a zone: a structure `zone` in the message.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Zone {
+    /// Its name.
+    pub zone: String,
+    /// Tracks that are in it.
+    pub inside: u64,
+    /// Times that a track came into it.
+    pub entered: u64,
+    /// Times that a track went out of it, or ended in it.
+    pub left: u64,
+    /// Objects of the thresholded frame that are in it; none where they were not requested.
+    pub objects: Option<u64>,
+}
+
+/// How often a line was crossed so far: a structure `line` in the message.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Line {
+    /// Its name.
+    pub line: String,
+    /// From its left to its right side, looking from its first end to its second: the field `in`.
+    pub inwards: u64,
+    /// From its right to its left side: the field `out`.
+    pub outwards: u64,
+}
+
+/// A track crossed a line: a structure `crossing` in the message.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Crossing {
+    /// The line's name.
+    pub line: String,
+    /// The track's number.
+    pub id: u32,
+    /// `in` or `out`, as the counts of a [`Line`].
+    pub direction: String,
 }
 
 /// A place where a template was found: a structure `match`, in the message and as the parameter of a region
@@ -104,6 +147,8 @@ pub struct Track {
     pub second_peak_ratio: f64,
     /// The id of its region of interest.
     pub roi_id: i32,
+    /// Of a track of an object: the place of its object in the message, from 1.
+    pub object: Option<u32>,
 }
 
 /// An object of the thresholded frame, a connected component: a structure `object`, in the message and as the
@@ -229,6 +274,14 @@ impl<'a> Fields<'a> {
         if self.0.has_field(field) { self.get(field).map(Some) } else { Ok(None) }
     }
 
+    /// A list that is missing if it is empty.
+    fn list_or_none<T: for<'b> TryFrom<&'b gst::StructureRef, Error = Error>>(
+        &self,
+        field: &str,
+    ) -> Result<Vec<T>, Error> {
+        if self.0.has_field(field) { self.list(field) } else { Ok(Vec::new()) }
+    }
+
     fn list<T: for<'b> TryFrom<&'b gst::StructureRef, Error = Error>>(
         &self,
         field: &str,
@@ -240,6 +293,71 @@ impl<'a> Fields<'a> {
             T::try_from(&structure)
         };
         list.iter().map(part).collect()
+    }
+}
+
+impl TryFrom<&gst::StructureRef> for Zone {
+    type Error = Error;
+
+    fn try_from(structure: &gst::StructureRef) -> Result<Self, Error> {
+        let fields = Fields::of(structure, "zone")?;
+        Ok(Self {
+            zone: fields.get("zone")?,
+            inside: fields.get("inside")?,
+            entered: fields.get("entered")?,
+            left: fields.get("left")?,
+            objects: fields.find("objects")?,
+        })
+    }
+}
+
+impl From<&Zone> for gst::Structure {
+    fn from(zone: &Zone) -> Self {
+        Self::builder("zone")
+            .field("zone", &*zone.zone)
+            .field("inside", zone.inside)
+            .field("entered", zone.entered)
+            .field("left", zone.left)
+            .field_if_some("objects", zone.objects)
+            .build()
+    }
+}
+
+impl TryFrom<&gst::StructureRef> for Line {
+    type Error = Error;
+
+    fn try_from(structure: &gst::StructureRef) -> Result<Self, Error> {
+        let fields = Fields::of(structure, "line")?;
+        Ok(Self { line: fields.get("line")?, inwards: fields.get("in")?, outwards: fields.get("out")? })
+    }
+}
+
+impl From<&Line> for gst::Structure {
+    fn from(line: &Line) -> Self {
+        Self::builder("line")
+            .field("line", &*line.line)
+            .field("in", line.inwards)
+            .field("out", line.outwards)
+            .build()
+    }
+}
+
+impl TryFrom<&gst::StructureRef> for Crossing {
+    type Error = Error;
+
+    fn try_from(structure: &gst::StructureRef) -> Result<Self, Error> {
+        let fields = Fields::of(structure, "crossing")?;
+        Ok(Self { line: fields.get("line")?, id: fields.get("id")?, direction: fields.get("direction")? })
+    }
+}
+
+impl From<&Crossing> for gst::Structure {
+    fn from(crossing: &Crossing) -> Self {
+        Self::builder("crossing")
+            .field("line", &*crossing.line)
+            .field("id", crossing.id)
+            .field("direction", &*crossing.direction)
+            .build()
     }
 }
 
@@ -259,8 +377,19 @@ impl TryFrom<&gst::StructureRef> for Results {
             foreground: fields.find("foreground")?,
             objects: fields.0.has_field("objects").then(|| fields.list("objects")).transpose()?,
             more_objects: fields.find("more-objects")?.unwrap_or_default(),
+            zones: fields.list_or_none("zones")?,
+            lines: fields.list_or_none("lines")?,
+            crossings: fields.list_or_none("crossings")?,
         })
     }
+}
+
+/// A list of structures; none if it is empty.
+fn list<T>(all: &[T]) -> Option<gst::List>
+where
+    for<'a> gst::Structure: From<&'a T>,
+{
+    (!all.is_empty()).then(|| gst::List::new(all.iter().map(gst::Structure::from)))
 }
 
 impl From<&Results> for gst::Structure {
@@ -277,6 +406,9 @@ impl From<&Results> for gst::Structure {
             .field_if_some("foreground", results.foreground)
             .field_if_some("objects", objects.map(gst::List::new))
             .field_if_some("more-objects", Some(results.more_objects).filter(|more| *more > 0))
+            .field_if_some("zones", list(&results.zones))
+            .field_if_some("lines", list(&results.lines))
+            .field_if_some("crossings", list(&results.crossings))
             .build()
     }
 }
@@ -339,6 +471,7 @@ impl TryFrom<&gst::StructureRef> for Track {
             score: fields.get("score")?,
             second_peak_ratio: fields.get("second-peak-ratio")?,
             roi_id: fields.get("roi-id")?,
+            object: fields.find("object")?,
         })
     }
 }
@@ -357,6 +490,7 @@ impl From<&Track> for gst::Structure {
             .field("score", track.score)
             .field("second-peak-ratio", track.second_peak_ratio)
             .field("roi-id", track.roi_id)
+            .field_if_some("object", track.object)
             .build()
     }
 }
@@ -443,6 +577,7 @@ mod tests {
             score: 0.625,
             second_peak_ratio: 0.5,
             roi_id: 2,
+            object: Some(1),
         };
         let object = Object {
             x: 1,
@@ -472,11 +607,17 @@ mod tests {
             matches: vec![found.clone(), Match { track: None, ..found }],
             tracks: vec![
                 track.clone(),
-                Track { id: 3, name: None, template: None, state: TrackState::Lost, ..track },
+                Track { id: 3, name: None, template: None, state: TrackState::Lost, object: None, ..track },
             ],
             foreground: Some(0.25),
             objects: Some(vec![object.clone(), Object { touches_border: false, ..object }]),
             more_objects: 3,
+            zones: vec![
+                Zone { zone: "yard".into(), inside: 2, entered: 5, left: 3, objects: Some(4) },
+                Zone { zone: "front door".into(), ..Zone::default() },
+            ],
+            lines: vec![Line { line: "gate".into(), inwards: 7, outwards: 6 }],
+            crossings: vec![Crossing { line: "gate".into(), id: 2, direction: "out".into() }],
         }
     }
 

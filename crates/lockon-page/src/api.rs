@@ -16,7 +16,7 @@ use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
 use lockon_core::change::{self, Change};
-use lockon_core::config::{ObjectSpec, Speed, Zone};
+use lockon_core::config::{Line, ObjectSpec, Speed, Zone};
 use lockon_core::results::{FrameRecord, Record};
 use lockon_core::text;
 
@@ -108,6 +108,7 @@ pub(super) fn router(shared: &Arc<Shared>) -> Router {
             put(add).layer(DefaultBodyLimit::max(MOST_PICTURE)).post(cut).delete(remove),
         )
         .route("/api/videos/{video}/zones/{zone}", put(set_zone).delete(remove_zone))
+        .route("/api/videos/{video}/lines/{line}", put(set_line).delete(remove_line))
         .route("/api/videos/{video}/pace", put(pace))
         .route("/api/videos/{video}/position", put(jump))
         .route("/api/videos/{video}/step", post(step))
@@ -573,6 +574,37 @@ async fn remove_zone(
 ) -> Result<Response, Refused> {
     let video = find(&shared, id)?;
     Ok(orders::remove_zone(&shared, &video, name).await)
+}
+
+/// A line's ends.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Ends {
+    /// x and y of each end, in pixels of the frame.
+    ends: [[f64; 2]; 2],
+}
+
+impl Form for Ends {
+    const FORM: &'static str = "{\"ends\": [[X, Y], [X, Y]]}, in pixels";
+}
+
+async fn set_line(
+    State(shared): Server,
+    Path((id, name)): Path<(usize, String)>,
+    body: Sent<Ends>,
+) -> Result<Response, Refused> {
+    let video = find(&shared, id)?;
+    let line = Line::new(&called_in_address(&name)?, sent(body)?.ends);
+    let line = line.map_err(|error| refuse(StatusCode::BAD_REQUEST, &error.to_string()))?;
+    Ok(orders::set_line(&shared, &video, line).await)
+}
+
+async fn remove_line(
+    State(shared): Server,
+    Path((id, name)): Path<(usize, String)>,
+) -> Result<Response, Refused> {
+    let video = find(&shared, id)?;
+    Ok(orders::remove_line(&shared, &video, name).await)
 }
 
 /// The pace of a run; keys that are not given stay as they are.

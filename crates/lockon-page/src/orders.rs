@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedSemaphorePermit;
 
 use lockon_core::change::Change;
-use lockon_core::config::Zone;
+use lockon_core::config::{Line, Zone};
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
 use lockon_core::frame::Rect;
@@ -112,6 +112,16 @@ pub(super) async fn set_zone(shared: &Shared, video: &Arc<Video>, zone: Zone) ->
 /// Stops watching a zone.
 pub(super) async fn remove_zone(shared: &Shared, video: &Arc<Video>, name: String) -> Response {
     ask(shared, video, move |control| control.remove_zone(name)).await
+}
+
+/// Counts across a line, or moves the one of its name.
+pub(super) async fn set_line(shared: &Shared, video: &Arc<Video>, line: Line) -> Response {
+    ask(shared, video, move |control| control.set_line(line)).await
+}
+
+/// Removes a line.
+pub(super) async fn remove_line(shared: &Shared, video: &Arc<Video>, name: String) -> Response {
+    ask(shared, video, move |control| control.remove_line(name)).await
 }
 
 /// Changes the search: all of it, or nothing if a part cannot be done.

@@ -1,11 +1,11 @@
-//! The last events of a run's tracks and its zones, for the page. They need no `--events`.
+//! The last events of a run's tracks, its zones and its lines, for the page. They need no `--events`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use lockon_core::config::Zone;
+use lockon_core::config::{Direction, Line, Zone};
 use lockon_core::frame::Size;
 use lockon_core::orders::Order;
 use lockon_core::results::FrameRecord;
@@ -14,7 +14,7 @@ use lockon_core::track_events::{TrackEvent, TrackWatcher};
 /// Maximum kept events.
 const MOST: usize = 30;
 
-/// The events so far, and the zones now.
+/// The events so far, and the zones and lines now.
 #[derive(Default)]
 pub(super) struct RecentEvents {
     watcher: TrackWatcher,
@@ -37,6 +37,8 @@ pub(super) struct ShownEvent {
     name: Option<Arc<str>>,
     template: Option<Arc<str>>,
     zone: Option<Arc<str>>,
+    line: Option<Arc<str>>,
+    direction: Option<Direction>,
     /// x, y, width and height of the track's box in pixels.
     #[serde(rename = "box")]
     rect: [f64; 4],
@@ -53,9 +55,23 @@ pub(super) struct ShownZone {
     text: String,
 }
 
+/// A line: `Line` in `openapi.json`.
+#[derive(Debug, PartialEq, Serialize)]
+pub(super) struct ShownLine {
+    name: Arc<str>,
+    ends: [[f64; 2]; 2],
+    /// How many tracks have crossed it.
+    #[serde(rename = "in")]
+    inwards: u64,
+    #[serde(rename = "out")]
+    outwards: u64,
+    /// The line as `--line` takes it.
+    text: String,
+}
+
 impl RecentEvents {
-    pub(super) fn new(zones: Vec<Zone>) -> Self {
-        Self { watcher: TrackWatcher::new(zones), ..Self::default() }
+    pub(super) fn new(zones: Vec<Zone>, lines: Vec<Line>) -> Self {
+        Self { watcher: TrackWatcher::new(zones).with_lines(lines), ..Self::default() }
     }
 
     /// Adds the events of a frame; true if there are any.
@@ -64,7 +80,7 @@ impl RecentEvents {
         self.keep(record.frame, record.pts_ns)
     }
 
-    /// Adds, moves or removes a zone.
+    /// Adds, moves or removes a zone or a line.
     pub(super) fn obey(&mut self, frame: u64, order: &Order) {
         self.watcher.obey(order, &mut self.now);
         self.keep(frame, None);
@@ -72,7 +88,8 @@ impl RecentEvents {
 
     fn keep(&mut self, frame: u64, pts_ns: Option<u64>) -> bool {
         let has_any = !self.now.is_empty();
-        for TrackEvent { kind, track, zone, .. } in self.now.drain(..) {
+        for TrackEvent { kind, track, zone, line, .. } in self.now.drain(..) {
+            let (line, direction) = line.unzip();
             self.count += 1;
             if self.last.len() >= MOST {
                 self.last.pop_front();
@@ -86,6 +103,8 @@ impl RecentEvents {
                 name: track.name.clone(),
                 template: track.template.clone(),
                 zone,
+                line,
+                direction,
                 rect: [track.x, track.y, track.w, track.h],
             });
         }
@@ -106,6 +125,17 @@ impl RecentEvents {
             text: zone.to_string(),
         };
         self.watcher.zones().iter().zip(inside).map(shown).collect()
+    }
+
+    pub(super) fn lines(&self) -> Vec<ShownLine> {
+        let shown = |(line, [inwards, outwards]): (&Line, [u64; 2])| ShownLine {
+            name: line.name().clone(),
+            ends: line.ends(),
+            inwards,
+            outwards,
+            text: line.to_string(),
+        };
+        self.watcher.lines_crossed().map(shown).collect()
     }
 }
 
@@ -134,7 +164,7 @@ mod tests {
     #[test]
     fn the_last_events_are_kept_with_their_times_and_zones() {
         let size = Size::new(64, 48);
-        let mut recent_events = RecentEvents::new(vec!["a=0,0,40,0,40,48,0,48".parse().unwrap()]);
+        let mut recent_events = RecentEvents::new(vec!["a=0,0,40,0,40,48,0,48".parse().unwrap()], Vec::new());
         assert!(recent_events.step(&record(25, 7..8), size));
         assert!(!recent_events.step(&record(26, 7..8), size));
         let told: Vec<_> = recent_events.last().iter().map(|event| (event.event, event.track)).collect();
@@ -148,5 +178,23 @@ mod tests {
         recent_events.step(&record(27, 1..100), size);
         let last = recent_events.last();
         assert_eq!((last.len(), last.last().unwrap().seq), (MOST, 3 + 99 - 1));
+    }
+
+    #[test]
+    fn lines_have_their_counts_and_crossings_are_events() {
+        let size = Size::new(64, 48);
+        // Boxes of 20x20 at 10,10.
+        let mut recent_events = RecentEvents::new(Vec::new(), vec!["gate=0,5,64,5".parse().unwrap()]);
+        recent_events.step(&record(0, 7..8), size);
+        let mut moved = record(1, 7..8);
+        moved.tracks[0].y = -20.0;
+        recent_events.step(&moved, size);
+        let last = recent_events.last().pop().unwrap();
+        assert_eq!((last.event, last.line.as_deref()), ("crossed", Some("gate")));
+        assert_eq!(last.direction, Some(Direction::Out));
+        let line = &recent_events.lines()[0];
+        assert_eq!((line.inwards, line.outwards, &*line.text), (0, 1, "gate=0,5,64,5"));
+        recent_events.obey(2, &Order::RemoveLine { name: "gate".into() });
+        assert!(recent_events.lines().is_empty());
     }
 }

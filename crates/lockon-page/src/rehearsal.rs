@@ -60,6 +60,8 @@ impl Rehearsal {
         ("PUT", "/api/videos/0/position", r#"{"seconds":1e9}"#),
         ("PUT", "/api/videos/0/zones/a", r#"{"corners":[[0,0],[9,0],[9,9]]}"#),
         ("DELETE", "/api/videos/0/zones/a", "{}"),
+        ("PUT", "/api/videos/0/lines/a", r#"{"ends":[[0,0],[9,9]]}"#),
+        ("DELETE", "/api/videos/0/lines/a", "{}"),
         ("POST", "/api/videos/0/step", "{}"),
         ("DELETE", "/api/videos/0/templates/a", "{}"),
     ];
@@ -151,6 +153,7 @@ pub(super) fn shown() -> Shown {
         start_ns: 0,
         can_jump: false,
         zones: Vec::new(),
+        lines: Vec::new(),
         control: Control::new(),
         traffic: Traffic::default(),
         is_live: false,

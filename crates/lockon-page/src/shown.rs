@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockon_core::config::Zone;
+use lockon_core::config::{Line, Zone};
 use lockon_core::control::Control;
 use lockon_core::results::SearchRecord;
 use lockon_core::surface::Traffic;
@@ -40,6 +40,8 @@ pub(super) struct Shown {
     pub(super) can_jump: bool,
     /// The zones at its start.
     pub(super) zones: Vec<Zone>,
+    /// The lines at its start.
+    pub(super) lines: Vec<Line>,
     /// The search at its start.
     pub(super) search: Arc<SearchRecord>,
     /// True if the run has nothing to do until a box is drawn: it pauses at its first frame.
@@ -74,6 +76,7 @@ impl Shown {
             name: text::for_people(name),
             title: text::for_people(&title(request, run.input(), name)),
             zones: request.zone.clone(),
+            lines: request.line.clone(),
             start_ns: run.start_ns().unwrap_or(0),
             can_jump: run.can_jump(),
             control: run.control().clone(),

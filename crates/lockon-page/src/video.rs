@@ -19,7 +19,7 @@ use super::feed::{Feed, Look};
 use super::folder::Folder;
 use super::history::History;
 use super::memory::{MemoryBudget, Reservation};
-use super::recent_events::{RecentEvents, ShownEvent, ShownZone};
+use super::recent_events::{RecentEvents, ShownEvent, ShownLine, ShownZone};
 use super::{KEPT, Shown};
 
 /// Maximum frames kept while a browser draws a box on a still picture: eight seconds.
@@ -149,6 +149,7 @@ pub(super) struct Status {
     viewers: usize,
     names: BTreeMap<u32, String>,
     zones: Vec<ShownZone>,
+    lines: Vec<ShownLine>,
     happened: Vec<ShownEvent>,
     events: Vec<Logged>,
     error: Option<String>,
@@ -184,7 +185,7 @@ impl Video {
             masks: AtomicUsize::new(0),
             state: Ranked::new(State {
                 search: shown.search.clone(),
-                recent_events: RecentEvents::new(shown.zones.clone()),
+                recent_events: RecentEvents::new(shown.zones.clone(), shown.lines.clone()),
                 ..State::default()
             }),
             shown,
@@ -501,6 +502,7 @@ impl Video {
             viewers,
             names: state.names.clone(),
             zones: state.recent_events.zones(),
+            lines: state.recent_events.lines(),
             happened: state.recent_events.last(),
             events: state.log.iter().cloned().collect(),
             error: state.ended.as_ref().and_then(|end| end.error.clone()),

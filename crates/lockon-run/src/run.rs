@@ -14,7 +14,7 @@ use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
 use lockon_core::excerpt::Excerpt;
 use lockon_core::files::{self, Claim};
-use lockon_core::frame::{Frame, FrameMeta, Size, VideoFormat};
+use lockon_core::frame::{Frame, FrameMeta, VideoFormat};
 use lockon_core::output::{self, report};
 use lockon_core::overlay::Crop;
 use lockon_core::paced::Paced;
@@ -155,7 +155,6 @@ impl Prepared {
     pub fn start(mut self, control: &Control, outlets: &[Arc<dyn Outlet>]) -> Result<Run> {
         outlet::check(&self.request, outlets)?;
         control.repeat(self.request.orders_until_stopped(control)?);
-        control.begin_with_zones(self.request.zone.clone());
         if self.request.display {
             control.keep_frames(window::KEPT);
         }
@@ -194,10 +193,10 @@ impl Prepared {
         sinks.extend(unseen.map(|unseen| Box::new(unseen) as Box<dyn Sink>));
         // Sinks end in the reverse order: receivers of events need not wait until a video is complete.
         sinks.extend(joined);
-        warn_of_zones_outside(&request, source.format().size);
+        request.warn_of_places_outside(source.format().size);
         let frames = Excerpt::new(source, request.part()).refusing_earlier(&request.track);
         let control = control.clone();
-        control.begin(setup.tracks.len() as u32);
+        setup.begin(&control);
         Ok(Run {
             request,
             spec,
@@ -430,14 +429,6 @@ impl Run {
             return (summary, Err(Error::NoVideo { input: spec.input.to_string(), reason }));
         }
         (summary, outcome)
-    }
-}
-
-/// Warns of zones that no track can enter. The picture's edge may cut a zone: that is no error.
-fn warn_of_zones_outside(request: &Request, picture: Size) {
-    for zone in request.zone.iter().filter(|zone| zone.is_outside(picture)) {
-        let name = text::in_one_line(zone.name());
-        tracing::warn!("zone {name} lies outside of the {picture} picture: no track can enter it");
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::backend::{self, Backend, Device, Options, Standing, Variants};
 use crate::devices::Devices;
 use lockon_core::config::{
-    BackendChoice, Kernel, Limits, LumaRange, SearchMethod, ThresholdSpec, TimeSpan, TrackSpec,
+    BackendChoice, Kernel, Limits, Line, LumaRange, SearchMethod, ThresholdSpec, TimeSpan, TrackSpec, Zone,
 };
 use lockon_core::control::Control;
 use lockon_core::distinctiveness;
@@ -231,10 +231,16 @@ pub struct Setup {
     pub track_matches: bool,
     /// Whether detections of a detector upstream are followed too.
     pub track_detections: bool,
+    /// Whether objects of the mask are followed too.
+    pub track_objects: bool,
     /// The time after which a lost track ends.
     pub lost_for: Option<TimeSpan>,
     /// The longest time out of sight within one appearance.
     pub gap: TimeSpan,
+    /// The zones.
+    pub zones: Vec<Zone>,
+    /// The lines.
+    pub lines: Vec<Line>,
 }
 
 /// Opens a device for what an engine wants, as [`open`] does.
@@ -284,6 +290,14 @@ impl Setup {
         engine.run()
     }
 
+    /// Prepares a run that `control` controls, before its source is opened: it watches the zones and lines,
+    /// and accepts orders.
+    pub fn begin(&self, control: &Control) {
+        control.begin_with_zones(self.zones.clone());
+        control.begin_with_lines(self.lines.clone());
+        control.begin(self.tracks.len() as u32);
+    }
+
     /// Returns the tracker for the boxes, and for the matches if they are to be followed, with so many
     /// threads.
     pub fn tracker(&self, threads: usize) -> Box<dyn Follow> {
@@ -293,6 +307,7 @@ impl Setup {
             (false, true) => tracker.following_detections(),
             (false, false) => tracker,
         };
+        let tracker = if self.track_objects { tracker.following_objects() } else { tracker };
         Box::new(tracker.ending_lost(self.lost_for))
     }
 
@@ -323,6 +338,7 @@ impl Setup {
             search: None,
             tracks: self.tracks.iter().map(ToString::to_string).collect(),
             track_matches: self.track_matches,
+            track_objects: self.track_objects,
             threshold: self.search.threshold.map(|spec| spec.to_string()),
             objects: self.search.objects,
             range: Some(self.search.range).filter(|range| *range != LumaRange::AsIs).map(LumaRange::name),

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use lockon_core::frame::{Rect, Size, iou};
 use lockon_core::locks::Ranked;
-use lockon_core::results::{Detection, FrameRecord, Match, Object, Track, TrackState};
+use lockon_core::results::{
+    Crossing, Detection, FrameRecord, LineCount, Match, Object, Track, TrackState, ZoneCount,
+};
 use lockon_gst::detections::OWN_FIELD;
 
 use super::line::BufferTimes;
@@ -72,6 +74,9 @@ pub(super) fn structure(record: &FrameRecord, times: &BufferTimes, ids: &Ids) ->
                 .collect()
         }),
         more_objects: record.more_objects,
+        zones: record.zones.iter().map(of_zone).collect(),
+        lines: record.lines.iter().map(of_line).collect(),
+        crossings: record.crossings.iter().map(of_crossing).collect(),
     };
     (&results).into()
 }
@@ -112,7 +117,24 @@ fn of_track(t: &Track, ids: &Ids) -> lockon_messages::Track {
         score: t.score,
         second_peak_ratio: t.second_peak_ratio,
         roi_id: ids.of_track(t.id),
+        object: t.object,
     }
+}
+
+fn of_zone(zone: &ZoneCount) -> lockon_messages::Zone {
+    let ZoneCount { zone, inside, entered, left, objects } = zone;
+    let (inside, entered, left, objects) = (*inside, *entered, *left, *objects);
+    lockon_messages::Zone { zone: zone.to_string(), inside, entered, left, objects }
+}
+
+fn of_line(line: &LineCount) -> lockon_messages::Line {
+    let LineCount { line, inwards, outwards, .. } = line;
+    lockon_messages::Line { line: line.to_string(), inwards: *inwards, outwards: *outwards }
+}
+
+fn of_crossing(crossing: &Crossing) -> lockon_messages::Crossing {
+    let Crossing { line, id, direction } = crossing;
+    lockon_messages::Crossing { line: line.to_string(), id: *id, direction: direction.name().to_owned() }
 }
 
 /// `index` is that of its region among those of matches and objects.

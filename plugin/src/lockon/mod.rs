@@ -68,10 +68,13 @@
 //! | `pts`, `duration` | guint64 | the buffer's, in nanoseconds; missing where it has none |
 //! | `stream-time`, `running-time` | guint64 | the PTS in its segment; stream time is `pts_ns` of results files |
 //! | `matches` | list of `match` | `template` (string), `x`, `y`, `w`, `h` (guint), `score`, `scale`, `angle`, `cx`, `cy` (double), `roi-id` (gint), `track` (guint: the track that lies on it; missing if none does) |
-//! | `tracks` | list of `track` | `id` (guint), `name` (string; of boxes that were given one), `template` (string; of tracks of matches), `state` (string), `x`, `y`, `w`, `h`, `score`, `second-peak-ratio` (double), `roi-id` (gint) |
+//! | `tracks` | list of `track` | `id` (guint), `name` (string; of boxes that were given one), `template` (string; of tracks of matches, `object` of tracks of objects), `state` (string), `x`, `y`, `w`, `h`, `score`, `second-peak-ratio` (double), `roi-id` (gint), `object` (guint: the place of its object in `objects`, from 1; of tracks of objects that are not lost) |
 //! | `foreground` | double | share of the pixels above the threshold; missing without one |
 //! | `objects` | list of `object` | `x`, `y`, `w`, `h`, `min-luma`, `max-luma` (guint), `area`, `holes` (guint64), `cx`, `cy`, `length`, `width`, `angle`, `perimeter`, `mean-luma` (double), `touches-border` (gboolean), `roi-id` (gint); missing unless `objects` is true |
 //! | `more-objects` | guint64 | objects that `object-max` left out; missing if there are none |
+//! | `zones` | list of `zone` | `zone` (string), `inside`, `entered`, `left` (guint64: tracks in it, and how often one came and went), `objects` (guint64: objects in it; missing unless `objects` is true); missing without zones |
+//! | `lines` | list of `line` | `line` (string), `in`, `out` (guint64: tracks that have crossed it); missing without lines |
+//! | `crossings` | list of `crossing` | tracks that crossed a line in this frame: `line` (string), `id` (guint), `direction` (string: `in` or `out`); missing if there are none |
 //!
 //! The fields have the meaning of those in results files: see `lockon_core::results`. The crate
 //! `lockon-messages` reads the structures as values of Rust; the element makes them from these. `state` is

@@ -73,7 +73,7 @@ impl Work {
     pub(super) fn begin(&mut self, control: &Control) -> Result<Setup> {
         let (mut setup, settings) = self.first.clone();
         setup.search = Arc::new(setup.search.for_another_run());
-        control.begin(setup.tracks.len() as u32);
+        setup.begin(control);
         let change = self.search.since(&setup.search);
         self.search = setup.search.clone();
         let now = std::mem::replace(&mut self.held, settings);

@@ -82,6 +82,20 @@ impl Zone {
         if is_inside { nearest.sqrt() } else { -nearest.sqrt() }
     }
 
+    /// True if a place is inside in pictures of that size, by the rule of [`Self::depth`].
+    pub fn contains(&self, [x, y]: [f64; 2], picture: Size) -> bool {
+        let most = [picture.width as f64, picture.height as f64];
+        let [x, y] = [x.min(most[0] - 0.5).max(0.5), y.min(most[1] - 0.5).max(0.5)];
+        let mut is_inside = false;
+        for (a, b) in self.edges() {
+            let ([ax, ay], [bx, by]) = (onto_edge(a, most), onto_edge(b, most));
+            if (ay > y) != (by > y) && x < ax + (y - ay) / (by - ay) * (bx - ax) {
+                is_inside = !is_inside;
+            }
+        }
+        is_inside
+    }
+
     /// Its area over the length of its border, in pixels: half of the width of a long strip, a quarter of a
     /// square's side.
     pub fn thickness(&self) -> f64 {
@@ -139,35 +153,64 @@ impl Zone {
     }
 }
 
-/// The zones of a run, in pixels of the pictures that come now.
+/// Something with a name that lies in the picture.
+pub trait Placed: Clone {
+    /// Its name.
+    fn name(&self) -> &Arc<str>;
+
+    /// The same in pictures whose width and height are so many times as large.
+    #[must_use]
+    fn scaled(&self, by: [f64; 2]) -> Self;
+}
+
+impl Placed for Zone {
+    fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    fn scaled(&self, by: [f64; 2]) -> Self {
+        Self::scaled(self, by)
+    }
+}
+
+/// The zones or lines of a run, in pixels of the pictures that come now.
 ///
-/// The zones that a run begins with are given for the pictures that come first. Where pictures change their
-/// size, zones are scaled with them.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Zones {
-    now: Vec<Zone>,
-    /// The zones in pixels of the first pictures: scaling back and forth changes nothing.
-    given: Vec<Zone>,
+/// Those that a run begins with are given for the pictures that come first. Where pictures change their size,
+/// they are scaled with them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Places<T> {
+    now: Vec<T>,
+    /// The same in pixels of the first pictures: scaling back and forth changes nothing.
+    given: Vec<T>,
     first: Option<Size>,
     size: Option<Size>,
 }
 
-impl Zones {
-    /// Maximum zones that orders may add up to.
+/// The zones of a run.
+pub type Zones = Places<Zone>;
+
+impl<T> Default for Places<T> {
+    fn default() -> Self {
+        Self { now: Vec::new(), given: Vec::new(), first: None, size: None }
+    }
+}
+
+impl<T: Placed> Places<T> {
+    /// Maximum number that orders may add up to.
     pub const MOST: usize = 64;
 
-    /// Zones for the pictures that come first.
-    pub fn new(zones: Vec<Zone>) -> Self {
-        Self { given: zones.clone(), now: zones, first: None, size: None }
+    /// Zones or lines for the pictures that come first.
+    pub fn new(given: Vec<T>) -> Self {
+        Self { now: given.clone(), given, first: None, size: None }
     }
 
-    /// Pictures have this size from now on. True if zones have changed with it.
+    /// Pictures have this size from now on. True if something has changed with it.
     pub fn fit(&mut self, size: Size) -> bool {
         if self.size.replace(size) == Some(size) {
             return false;
         }
         let by = self.scale();
-        self.now = self.given.iter().map(|zone| zone.scaled(by)).collect();
+        self.now = self.given.iter().map(|one| one.scaled(by)).collect();
         true
     }
 
@@ -177,31 +220,31 @@ impl Zones {
         [size.width as f64 / first.width as f64, size.height as f64 / first.height as f64]
     }
 
-    /// The zones, in pixels of the pictures that come now.
-    pub fn now(&self) -> &[Zone] {
+    /// All of them, in pixels of the pictures that come now.
+    pub fn now(&self) -> &[T] {
         &self.now
     }
 
-    /// Where the zone of that name is in [`Self::now`].
+    /// Where the one of that name is in [`Self::now`].
     pub fn place(&self, name: &str) -> Option<usize> {
-        self.now.iter().position(|zone| **zone.name() == *name)
+        self.now.iter().position(|one| **one.name() == *name)
     }
 
-    /// Adds a zone, given for the pictures that come now, or puts it in the place of the one of its name;
-    /// gives its place.
-    pub fn set(&mut self, zone: &Zone) -> usize {
-        let given = zone.scaled(self.scale().map(f64::recip));
-        let place = self.place(zone.name());
+    /// Adds one, given for the pictures that come now, or puts it in the place of the one of its name; gives
+    /// its place.
+    pub fn set(&mut self, one: &T) -> usize {
+        let given = one.scaled(self.scale().map(f64::recip));
+        let place = self.place(one.name());
         if let Some(place) = place {
-            (self.now[place], self.given[place]) = (zone.clone(), given);
+            (self.now[place], self.given[place]) = (one.clone(), given);
         } else {
-            self.now.push(zone.clone());
+            self.now.push(one.clone());
             self.given.push(given);
         }
         place.unwrap_or(self.now.len() - 1)
     }
 
-    /// Removes the zone of that name; gives the place that it had.
+    /// Removes the one of that name; gives the place that it had.
     pub fn remove(&mut self, name: &str) -> Option<usize> {
         let place = self.place(name)?;
         self.given.remove(place);
@@ -212,7 +255,7 @@ impl Zones {
 
 /// A corner, moved onto the edge of the picture if it is within a pixel of it: the last pixel of 1080 is 1079
 /// for some, and ends at 1080 for others.
-fn onto_edge(corner: [f64; 2], most: [f64; 2]) -> [f64; 2] {
+pub(super) fn onto_edge(corner: [f64; 2], most: [f64; 2]) -> [f64; 2] {
     std::array::from_fn(|axis| match corner[axis] {
         at if at.abs() <= 1.0 => 0.0,
         at if (at - most[axis]).abs() <= 1.0 => most[axis],
@@ -223,7 +266,7 @@ fn onto_edge(corner: [f64; 2], most: [f64; 2]) -> [f64; 2] {
 /// The part of a line from `a` to `b` that lies in the picture; none if it is outside or runs along its edge.
 ///
 /// Y.-D. Liang and B. A. Barsky, "A New Concept and Method for Line Clipping", 1984.
-fn in_picture(a: [f64; 2], b: [f64; 2], most: [f64; 2]) -> Option<([f64; 2], [f64; 2])> {
+pub(super) fn in_picture(a: [f64; 2], b: [f64; 2], most: [f64; 2]) -> Option<([f64; 2], [f64; 2])> {
     let (mut from, mut to) = (0.0_f64, 1.0_f64);
     for axis in 0..2 {
         let (start, end, most) = (a[axis], b[axis], most[axis]);
@@ -294,6 +337,7 @@ mod tests {
         ] {
             assert_eq!(square.depth(place, PICTURE).abs(), f64::abs(depth), "{place:?}");
             assert!(square.depth(place, PICTURE) * depth >= 0.0, "{place:?}");
+            assert!(depth == 0.0 || square.contains(place, PICTURE) == (depth > 0.0), "{place:?}");
         }
         // Whichever way round, and in the notch of one that is not convex.
         assert_eq!(zone("a=10,30,30,30,30,10,10,10").depth([12.0, 20.0], PICTURE), 2.0);

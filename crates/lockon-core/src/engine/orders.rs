@@ -113,7 +113,10 @@ impl Engine<'_> {
         }
         for asked in self.control.orders.due(frame) {
             let done = asked.as_before().and_then(|()| {
-                if let Some(done) = self.control.zones.obey(&asked.order, next.format.size) {
+                if let Some(done) = self.control.watched.obey(&asked.order, next.format.size) {
+                    if done.is_ok() {
+                        run.watcher.obey(&asked.order, &mut run.happened);
+                    }
                     return done;
                 }
                 // A clone: readers of kept frames do not wait for the tracker.

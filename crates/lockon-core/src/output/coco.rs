@@ -121,6 +121,12 @@ struct Attributes {
     occluded: bool,
 }
 
+impl Attributes {
+    fn of(track: &Track) -> Self {
+        Self { track_id: track.id, keyframe: true, occluded: false }
+    }
+}
+
 #[derive(Serialize)]
 struct Category<'a> {
     id: usize,
@@ -175,7 +181,7 @@ impl Coco {
             score: Some(score),
             track_id: track.map(|track| track.id),
             state: track.map(|track| track.state.name()),
-            attributes: track.map(|track| Attributes { track_id: track.id, keyframe: true, occluded: false }),
+            attributes: track.map(Attributes::of),
         };
         self.add(annotation)
     }
@@ -189,7 +195,10 @@ impl Coco {
             self.regions.read(mask.plane(0), &spec);
         }
         let Size { width, height } = delivery.frame.format.size;
-        for object in objects {
+        for (number, object) in (1..).zip(objects) {
+            let mut tracks = delivery.record.tracks.iter().filter(|track| track.object == Some(number));
+            // Several have merged.
+            let track = tracks.next().filter(|_| tracks.next().is_none());
             let counts = mask.and_then(|_| self.regions.encoded(object.rect()));
             let runs = |counts| Segmentation::Runs { size: [height, width], counts };
             let annotation = Annotation {
@@ -201,9 +210,9 @@ impl Coco {
                 segmentation: counts.map_or(Segmentation::None([]), runs),
                 iscrowd: 0,
                 score: None,
-                track_id: None,
-                state: None,
-                attributes: None,
+                track_id: track.map(|track| track.id),
+                state: track.map(|track| track.state.name()),
+                attributes: track.map(Attributes::of),
             };
             self.add(annotation)?;
         }
@@ -269,7 +278,7 @@ impl Sink for Coco {
 
     fn begin(&mut self, run: &RunRecord, _: &VideoFormat) -> Result<()> {
         self.objects = run.objects;
-        self.has_tracks = !run.tracks.is_empty() || run.track_matches;
+        self.has_tracks = !run.tracks.is_empty() || run.track_matches || run.track_objects;
         // Templates have the same numbers in all videos that are searched for them.
         for template in &run.templates {
             self.category(&template.name);
@@ -290,7 +299,9 @@ impl Sink for Coco {
         self.lines.clear();
         self.has_tracks |= !record.tracks.is_empty();
         if self.has_tracks {
-            for track in record.tracks.iter().filter(|track| track.state != TrackState::Lost) {
+            // An object's annotation has its track.
+            let has_own = |track: &&Track| track.state != TrackState::Lost && track.object.is_none();
+            for track in record.tracks.iter().filter(has_own) {
                 let name = track.label().map_or(OBJECT, |label| label);
                 self.annotate(record.frame, name, track.bounds(), track.score, Some(track))?;
             }

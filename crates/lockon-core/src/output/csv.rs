@@ -1,4 +1,5 @@
-//! CSV after RFC 4180: a header, then a row for every match, every track and every object of every frame.
+//! CSV after RFC 4180: a header, then a row for every match, every track, every object and every crossing of
+//! a line of every frame.
 //! Names that a spreadsheet would calculate have an apostrophe in front.
 
 use std::borrow::Cow;
@@ -46,10 +47,11 @@ struct Columns {
 struct Row<'a, Name, Pixels> {
     frame: u64,
     pts_ns: Option<u64>,
-    /// `match`, `track` or `object`.
+    /// `match`, `track`, `object` or `crossing`.
     kind: &'static str,
     /// A match's template, a track's name or else its number, an object's number in the frame, from 1.
     name_or_id: Name,
+    /// A track's state, the direction of a crossing.
     state: Option<&'static str>,
     x: Pixels,
     y: Pixels,
@@ -61,7 +63,7 @@ struct Row<'a, Name, Pixels> {
     /// Centre of the box; a match's is interpolated between pixels, an object's is its centre of mass.
     cx: f64,
     cy: f64,
-    /// The template that a track began as a match of.
+    /// The template that a track began as a match of; the line that was crossed.
     template: Option<Cow<'a, str>>,
     /// No columns where objects are not reported.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -235,9 +237,33 @@ impl Sink for Csv {
                 picture: picture(),
             })
         });
+        // A row has the track's name or number and its box, and the line behind it.
+        let crossings = record.crossings.iter().try_for_each(|crossing| {
+            let Some(t) = record.tracks.iter().find(|track| track.id == crossing.id) else { return Ok(()) };
+            let Track { x, y, w, h, .. } = *t;
+            writer.serialize(Row {
+                frame: record.frame,
+                pts_ns: record.pts_ns,
+                kind: "crossing",
+                name_or_id: t.name.as_deref().map_or_else(|| t.id.to_string().into(), plain),
+                state: Some(crossing.direction.name()),
+                x,
+                y,
+                w,
+                h,
+                score: None,
+                scale: None,
+                angle: None,
+                cx: x + w / 2.0,
+                cy: y + h / 2.0,
+                template: Some(plain(&crossing.line)),
+                object: no_object(),
+                picture: picture(),
+            })
+        });
         let flushed = writer.flush();
         drop(writer);
-        matches.and(tracks).and(objects).map_err(|error| self.failure(error))?;
+        matches.and(tracks).and(objects).and(crossings).map_err(|error| self.failure(error))?;
         flushed.map_err(|error| self.failure(error))?;
         self.target.write(&self.rows)
     }

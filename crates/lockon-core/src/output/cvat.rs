@@ -236,7 +236,10 @@ impl Sink for Cvat {
     fn finish(&mut self, _: &Summary) -> Result<()> {
         let Some((input, size)) = self.run.clone() else { return Ok(()) };
         if self.tracks.is_empty() && self.has_matches {
-            tracing::warn!("{}: no track is in it: --track-matches follows what templates find", self.path);
+            tracing::warn!(
+                "{}: no track is in it: --track-matches follows what templates find, --track-objects the objects of a mask",
+                self.path
+            );
         }
         for course in &mut self.tracks {
             course.end();

@@ -362,6 +362,7 @@ mod samples {
             search: None,
             tracks: tracks.iter().map(|&t| t.to_owned()).collect(),
             track_matches: false,
+            track_objects: false,
             threshold: None,
             objects: None,
             range: None,

@@ -46,7 +46,7 @@ impl Sink for Mot {
     }
 
     fn begin(&mut self, run: &RunRecord, _: &VideoFormat) -> Result<()> {
-        self.has_tracks = !run.tracks.is_empty() || run.track_matches;
+        self.has_tracks = !run.tracks.is_empty() || run.track_matches || run.track_objects;
         self.target.start()
     }
 

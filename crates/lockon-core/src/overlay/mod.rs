@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use crate::config::Zone;
 use crate::frame::{PlaneRef, Rect, Size, iou};
-use crate::results::{FrameRecord, Match, Track, TrackState};
+use crate::results::{FrameRecord, LineCount, Match, Track, TrackState};
 
 mod canvas;
 mod crop;
@@ -65,7 +65,9 @@ struct Mark {
 
 impl Drawing {
     /// A box with a label for every match and every track of `record`, and the trails of the tracks, for a
-    /// picture of `size`. A box for every object; if they are few, with its number in the record, from 1.
+    /// picture of `size`. A box for every object that is no track's; if they are few, with its number in the
+    /// record, from 1. The lines across which tracks are counted, each with its name, its counts and an arrow
+    /// in the direction of `in`.
     ///
     /// Matches: `name score`, then the scale where it is not 1 and the angle where it is not 0; one colour a
     /// name. One that is followed is shown by its track alone. Tracks: `#id state score`, the template in
@@ -95,13 +97,23 @@ impl Drawing {
             let colour = colour_of_name(zone.name());
             zone.lines(size).for_each(|line| style.draw_dotted(self, line, colour));
         }
+        for line in &record.lines {
+            style.draw_line(self, line.ends, colour_of_name(&line.line));
+        }
         let mut notes = std::mem::take(&mut self.notes);
         let Notes { marks, words, taken } = &mut notes;
         marks.clear();
         words.clear();
         taken.clear();
         let objects = record.objects.as_deref().unwrap_or_default();
+        let is_tracks = |index: usize| {
+            let number = index as u32 + 1;
+            record.tracks.iter().any(|track| track.object == Some(number))
+        };
         for (index, object) in objects.iter().enumerate().rev() {
+            if is_tracks(index) {
+                continue;
+            }
             let start = words.len();
             if objects.len() <= MOST_NUMBERED {
                 let _ = write!(words, "{}", index + 1);
@@ -132,6 +144,13 @@ impl Drawing {
         for zone in zones {
             let Some(area) = area_of_zone(zone, size) else { continue };
             style.draw_label(self, area, colour_of_name(zone.name()), zone.name(), taken);
+        }
+        for LineCount { line, inwards, outwards, ends } in &record.lines {
+            let start = words.len();
+            let _ = write!(words, "{line} in {inwards} out {outwards}");
+            if let Some(area) = around(ends.iter().copied()) {
+                style.draw_label(self, area, colour_of_name(line), &words[start..], taken);
+            }
         }
         self.notes = notes;
     }
@@ -260,9 +279,14 @@ fn draw(canvas: &mut Canvas<'_>, list: impl FnOnce(&mut Drawing, Size)) {
 
 /// The box around the part of a zone's border that is drawn.
 fn area_of_zone(zone: &Zone, size: Size) -> Option<Area> {
+    around(zone.lines(size).flat_map(|(a, b)| [a, b]))
+}
+
+/// The box around some places.
+fn around(places: impl Iterator<Item = [f64; 2]>) -> Option<Area> {
     let pixel = |v: f64| i64::from(libm::round(v) as i32);
-    let ends = zone.lines(size).flat_map(|(a, b)| [a, b]);
-    let points = ends.map(|[x, y]| Area { left: pixel(x), top: pixel(y), right: pixel(x), bottom: pixel(y) });
+    let points =
+        places.map(|[x, y]| Area { left: pixel(x), top: pixel(y), right: pixel(x), bottom: pixel(y) });
     points.reduce(|all, point| Area {
         left: all.left.min(point.left),
         top: all.top.min(point.top),

@@ -76,6 +76,52 @@ impl Style {
         }
     }
 
+    /// A line from one place to another, as dots without gaps so that it needs no more than areas, and from
+    /// its middle an arrow to the right side, to which `in` leads.
+    pub(super) fn draw_line(&self, drawing: &mut Drawing, [a, b]: [[f64; 2]; 2], colour: Colour) {
+        let (dx, dy) = (b[0] - a[0], b[1] - a[1]);
+        let length = libm::hypot(dx, dy);
+        let middle = [(a[0] + b[0]) / 2.0, (a[1] + b[1]) / 2.0];
+        let far = (6 * self.line) as f64 / length;
+        // To the right, and from there half way back on both sides.
+        let tip = [middle[0] - dy * far, middle[1] + dx * far];
+        let wing = |side: f64| {
+            let (x, y) = (dx * far / 2.0 * side, dy * far / 2.0 * side);
+            [(middle[0] + tip[0]) / 2.0 + x, (middle[1] + tip[1]) / 2.0 + y]
+        };
+        let lines = [(a, b), (middle, tip), (wing(1.0), tip), (wing(-1.0), tip)];
+        for (colour, grown) in [(BLACK, (self.line + 1) / 2), (colour, 0)] {
+            for (from, to) in lines {
+                self.draw_solid(drawing, from, to, |drawing, area| {
+                    drawing.fill(area.grown(grown), colour, 255)
+                });
+            }
+        }
+    }
+
+    /// A line of areas that touch each other. Parts outside of the picture are skipped.
+    fn draw_solid(
+        &self,
+        drawing: &mut Drawing,
+        from: [f64; 2],
+        to: [f64; 2],
+        mut draw: impl FnMut(&mut Drawing, Area),
+    ) {
+        let Size { width, height } = drawing.size();
+        let longest = (to[0] - from[0]).abs().max((to[1] - from[1]).abs());
+        // A line of which a thousandth lies in the picture is as good as none.
+        let steps = (longest / self.line as f64).ceil().clamp(1.0, 100_000.0) as usize;
+        for step in 0..=steps {
+            let share = step as f64 / steps as f64;
+            let at = |axis: usize| libm::round(from[axis] + share * (to[axis] - from[axis])) as i64;
+            let (left, top) = (at(0) - self.line / 2, at(1) - self.line / 2);
+            let area = Area { left, top, right: left + self.line, bottom: top + self.line };
+            if area.right > 0 && area.bottom > 0 && left < width as i64 && top < height as i64 {
+                draw(drawing, area);
+            }
+        }
+    }
+
     /// A frame just outside `area`, so that the found object stays visible, with a shadow for bright
     /// pictures.
     pub(super) fn draw_box(&self, drawing: &mut Drawing, area: Area, colour: Colour, kind: LineStyle) {

@@ -74,8 +74,19 @@ impl Picture {
 }
 
 fn track(state: TrackState, x: f64, y: f64, w: f64, h: f64) -> FrameRecord {
-    let track =
-        Track { id: 1, name: None, template: None, state, x, y, w, h, score: 0.87, second_peak_ratio: 0.0 };
+    let track = Track {
+        id: 1,
+        name: None,
+        template: None,
+        state,
+        x,
+        y,
+        w,
+        h,
+        score: 0.87,
+        second_peak_ratio: 0.0,
+        object: None,
+    };
     FrameRecord { tracks: vec![track], ..FrameRecord::default() }
 }
 
@@ -365,6 +376,7 @@ fn crowd(size: Size, frames: u64, canvas_of: &mut dyn FnMut(&FrameRecord, &mut T
                 h: 31.4,
                 score,
                 second_peak_ratio: 0.0,
+                object: None,
             }
         });
         let tracks = tracks.collect();

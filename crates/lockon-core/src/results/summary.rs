@@ -62,7 +62,7 @@ pub struct Summary {
     /// Tracks that are not.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_tracks: u64,
-    /// Tracks that matches became, where matches are followed.
+    /// Tracks that matches, detections or objects became, where these are followed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub births: Option<u64>,
     /// Share of a frame's pixels that were 255 in the mask, where an adaptive threshold was requested.
@@ -71,6 +71,12 @@ pub struct Summary {
     /// The objects of masks, where they were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<ObjectsSummary>,
+    /// The zones that the run had, with what went in and out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub zones: Vec<ZoneSummary>,
+    /// The lines that the run had, with the tracks that crossed them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<LineSummary>,
     /// The first appearances of each template and track, in the order in which they ended. In no results
     /// file of frames: `--results NAME.intervals.jsonl` has all of them.
     #[serde(skip)]
@@ -235,6 +241,37 @@ pub struct ObjectsSummary {
     /// Objects beyond the maximum number, in all of them.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_objects: u64,
+}
+
+/// What went into a zone and out of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ZoneSummary {
+    /// Its name.
+    pub zone: Arc<str>,
+    /// Times that a track came into it.
+    pub entered: u64,
+    /// Times that a track went out of it, or ended in it.
+    pub left: u64,
+    /// Tracks that were in it at the end.
+    pub inside: u64,
+    /// Most tracks that were in it in a frame.
+    pub most_inside: u64,
+    /// The number of objects that were in it in a frame, where objects were reported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objects: Option<Spread>,
+}
+
+/// How often a line was crossed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LineSummary {
+    /// Its name.
+    pub line: Arc<str>,
+    /// From its left to its right side, looking from its first end to its second.
+    #[serde(rename = "in")]
+    pub inwards: u64,
+    /// From its right to its left side.
+    #[serde(rename = "out")]
+    pub outwards: u64,
 }
 
 /// Percentiles in microseconds, within 0.1 %.

@@ -7,8 +7,8 @@
 //! (`backprojection.rs`), and among what moves (`movers.rs`). `score.rs` estimates how likely a box is right,
 //! `doubles.rs` decides which of two tracks has left its object for another's,
 //! `crossings.rs` which is which after two have crossed. Where matches of templates are
-//! followed, `births.rs` decides which of them become tracks and when these end. Threads share the targets of
-//! a frame (`workplaces.rs`).
+//! followed, `births.rs` decides which of them become tracks and when these end. Objects of the mask are
+//! followed by their boxes alone (`blobs.rs`). Threads share the targets of a frame (`workplaces.rs`).
 //!
 //! All pixels come from `sample.rs`: windows resampled in integers. Everything after that is f32 and f64 in a
 //! written order, with the crate's own transforms (`fft.rs`) and `libm`. So the same frames give the same
@@ -17,6 +17,7 @@
 
 mod backprojection;
 mod births;
+mod blobs;
 mod camera;
 mod colour;
 mod crossings;
@@ -46,12 +47,13 @@ use crate::config::{Moment, TimeSpan, TrackSpec, Zones};
 use crate::error::{Error, Result};
 use crate::frame::{Frame, FrameMeta, Rect, Size, USUAL_INTERVAL_NS};
 use crate::orders::{Numbers, Order};
-use crate::ports::Follow;
+use crate::ports::{Follow, Found};
 use crate::recent_frames::RecentFrames;
-use crate::results::{Detection, Match, Track, TrackState};
+use crate::results::{Match, Track, TrackState};
 
 use backprojection::FrameColours;
 use births::{Births, Evidence};
+use blobs::Blobs;
 use camera::Camera;
 use crossings::Crossings;
 use doubles::Doubles;
@@ -102,6 +104,8 @@ pub struct Tracker {
     passed: f64,
     /// Makes tracks of matches, if requested.
     births: Option<Births>,
+    /// Makes tracks of objects, if requested.
+    blobs: Option<Blobs>,
     /// The frame before.
     last: Option<FrameMeta>,
     workplaces: Workplaces,
@@ -188,6 +192,7 @@ impl Tracker {
             ordered: BTreeSet::new(),
             numbers: Numbers::after(specs.len() as u32),
             births: None,
+            blobs: None,
             last: None,
             workplaces: Workplaces::new(1),
             device: OnDevice::new(),
@@ -221,12 +226,21 @@ impl Tracker {
         self
     }
 
+    /// Makes objects of the mask become tracks too.
+    pub fn following_objects(mut self) -> Self {
+        self.blobs = Some(Blobs::new());
+        self
+    }
+
     /// Ends a track that has been lost for longer than that. Without it given boxes never end.
     #[must_use]
     pub fn ending_lost(mut self, lost_for: Option<TimeSpan>) -> Self {
         self.lost_for = lost_for;
         if let (Some(births), Some(limit)) = (&mut self.births, lost_for) {
             births.end_lost_after(limit);
+        }
+        if let (Some(blobs), Some(limit)) = (&mut self.blobs, lost_for) {
+            blobs.end_hidden_after(limit);
         }
         self
     }
@@ -297,6 +311,9 @@ impl Tracker {
         self.targets.retain(|target| !is_meant(target.id()));
         self.lost.retain(|(id, _)| !is_meant(*id));
         self.crossings.forget(&is_meant);
+        if let Some(blobs) = &mut self.blobs {
+            blobs.forget(&is_meant);
+        }
         self.doubles.forget(is_meant);
     }
 
@@ -334,7 +351,9 @@ impl Tracker {
 
     /// The numbers of the followed tracks, and of boxes that wait for their frame.
     fn ids(&self) -> impl Iterator<Item = u32> {
-        self.waiting.iter().map(|waiting| waiting.id).chain(self.targets.iter().map(Target::id))
+        let of_boxes =
+            self.waiting.iter().map(|waiting| waiting.id).chain(self.targets.iter().map(Target::id));
+        of_boxes.chain(self.blobs.iter().flat_map(Blobs::ids))
     }
 
     /// Refuses the number of another track, also of one that has ended: records of both would be taken for
@@ -343,6 +362,7 @@ impl Tracker {
         if id > self.given
             && !self.ordered.contains(&id)
             && !self.targets.iter().any(|target| target.id() == id)
+            && !self.blobs.iter().flat_map(Blobs::ids).any(|other| other == id)
         {
             return Ok(());
         }
@@ -408,6 +428,9 @@ impl Follow for Tracker {
         if let Some(births) = &mut self.births {
             births.rescale(x_factor, y_factor);
         }
+        if let Some(blobs) = &mut self.blobs {
+            blobs.rescale(x_factor, y_factor);
+        }
         let scaled = |length: usize, factor: f64| libm::round(length as f64 * factor) as usize;
         for Waiting { rect, .. } in &mut self.waiting {
             // Rounded up, a box at the edge would begin behind it.
@@ -458,7 +481,11 @@ impl Follow for Tracker {
                     births.forget(|_| true);
                 }
             }
-            Order::Change(_) | Order::Zone { .. } | Order::RemoveZone { .. } => {
+            Order::Change(_)
+            | Order::Zone { .. }
+            | Order::RemoveZone { .. }
+            | Order::Line { .. }
+            | Order::RemoveLine { .. } => {
                 return Err(refuse(Obstacle::Other("this order is not about tracks".into())));
             }
         }
@@ -477,19 +504,27 @@ impl Follow for Tracker {
     /// A box begins with the first frame from its moment on in which it is not flat; there is no record of it
     /// before.
     fn step(&mut self, frame: &Frame, matches: &[Match], tracks: &mut Vec<Track>) {
-        self.step_with(frame, matches, &[], tracks);
+        self.step_with(frame, &Found { matches, ..Found::default() }, tracks);
     }
 
-    fn step_with(
-        &mut self,
-        frame: &Frame,
-        matches: &[Match],
-        detections: &[Detection],
-        tracks: &mut Vec<Track>,
-    ) {
+    fn step_with(&mut self, frame: &Frame, found: &Found<'_>, tracks: &mut Vec<Track>) {
         let seconds = self.last.map_or(USUAL_INTERVAL, |last| interval(last, frame.meta));
         self.passed += self.last.map_or(0.0, |last| elapsed(last, frame.meta));
         self.last = Some(frame.meta);
+        let before = tracks.len();
+        self.step_targets(frame, found, seconds, tracks);
+        if let Some(blobs) = &mut self.blobs {
+            let size = frame.format.size;
+            blobs.step(found.objects.unwrap_or_default(), size, seconds, &self.numbers, before, tracks);
+            tracks[before..].sort_unstable_by_key(|track| track.id);
+        }
+    }
+}
+
+impl Tracker {
+    /// Follows the boxes, and what matches and detections have become.
+    fn step_targets(&mut self, frame: &Frame, found: &Found<'_>, seconds: f64, tracks: &mut Vec<Track>) {
+        let (matches, detections) = (found.matches, found.detections);
         let begun: Vec<_> = self.waiting.extract_if(.., |waiting| waiting.is_ready(frame)).collect();
         let is_idle = self.births.as_mut().is_none_or(|births| births.see(matches, detections));
         if is_idle && self.targets.is_empty() && begun.is_empty() {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lockon_core::config::Direction;
 use lockon_core::text;
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -12,7 +13,7 @@ const PREFIX: &str = "homeassistant";
 /// Maximum length of a topic of an announcement, in bytes. Ours are shorter.
 const MAX_TOPIC: usize = 2048;
 
-/// Maximum characters of a zone's name in a topic.
+/// Maximum characters of the name of a zone or a line in a topic.
 const MAX_NAME: usize = 64;
 
 /// A run in Home Assistant.
@@ -20,12 +21,13 @@ pub(crate) struct Home {
     /// The video's name.
     pub(crate) source: String,
     pub(crate) zones: Vec<Arc<str>>,
+    pub(crate) lines: Vec<Arc<str>>,
     pub(crate) kinds: Vec<&'static str>,
 }
 
 impl Home {
     /// Returns the topics and payloads of a sensor that counts tracks, of one for each zone that is on while
-    /// a track is in it, and of an entity of the events.
+    /// a track is in it, of two for each line that count crossings, and of an entity of the events.
     pub(super) fn announcements(&self, topic: &str) -> Vec<(String, String)> {
         let node = node(topic);
         let device = json!({
@@ -77,6 +79,21 @@ impl Home {
                     "value_template": format!("{{{{ 'ON' if value_json.zones[{place}] > 0 else 'OFF' }}}}"),
                 }),
             ));
+        }
+        for (index, line) in self.lines.iter().enumerate() {
+            let place = json!(line);
+            all.extend(Direction::ALL.map(Direction::name).map(|direction| {
+                announce(
+                    "sensor",
+                    &format!("line_{}_{direction}_{}", index + 1, short(line)),
+                    &format!("{line} {direction}"),
+                    "state",
+                    json!({
+                        "value_template": format!("{{{{ value_json.lines[{place}]['{direction}'] }}}}"),
+                        "state_class": "total_increasing",
+                    }),
+                )
+            }));
         }
         all
     }
@@ -130,6 +147,7 @@ mod tests {
         let home = Home {
             source: "yard".into(),
             zones: vec!["front \"door\"".into()],
+            lines: vec!["gate".into()],
             kinds: vec!["appeared", "gone"],
         };
         let told = home.announcements("cams/yard 1");
@@ -141,6 +159,8 @@ mod tests {
                 format!("homeassistant/sensor/{node}/tracks/config"),
                 format!("homeassistant/event/{node}/events/config"),
                 format!("homeassistant/binary_sensor/{node}/zone_1_front__door_/config"),
+                format!("homeassistant/sensor/{node}/line_1_in_gate/config"),
+                format!("homeassistant/sensor/{node}/line_1_out_gate/config"),
             ]
         );
         // Topics that become the same name belong to two runs.
@@ -159,5 +179,6 @@ mod tests {
             configs[2]["value_template"],
             "{{ 'ON' if value_json.zones[\"front \\\"door\\\"\"] > 0 else 'OFF' }}"
         );
+        assert_eq!(configs[4]["value_template"], "{{ value_json.lines[\"gate\"]['out'] }}");
     }
 }

@@ -88,6 +88,7 @@ pub(crate) fn run_record() -> RunRecord {
         search: None,
         tracks: Vec::new(),
         track_matches: false,
+        track_objects: false,
         threshold: None,
         objects: None,
         range: None,

@@ -1,5 +1,5 @@
 // The page: pictures and records come over a WebSocket, everything else over the API in openapi.json.
-// Names of videos, tracks, templates and zones become text, never HTML.
+// Names of videos, tracks, templates, zones and lines become text, never HTML.
 
 // Okabe and Ito's colours, which colour-blind people can distinguish; each has a shape too.
 const COLOURS = ['#56b4e9', '#e69f00', '#00c48c', '#f0e442', '#ff6f3c', '#e07bb5', '#ffffff', '#9db4ff'];
@@ -149,7 +149,7 @@ const DASHES = { tracked: [], reacquired: [], uncertain: [9, 5], lost: [2, 5] };
 
 const OBJECT = '#ff5cc4';
 
-function drawRecord(context, place, head, { names = {}, trails = new Map(), zones = [], selected = null, small = false } = {}) {
+function drawRecord(context, place, head, { names = {}, trails = new Map(), zones = [], lines = [], selected = null, small = false } = {}) {
   const at = (x, y) => [place.x + x * place.kx, place.y + y * place.ky];
   const label = (text, colour, x, y) => {
     context.font = '600 13px system-ui, sans-serif';
@@ -181,10 +181,35 @@ function drawRecord(context, place, head, { names = {}, trails = new Map(), zone
     const [x, y] = corners.map(([x, y]) => [within(x, head.width), within(y, head.height)]).sort((a, b) => a[1] - b[1] || a[0] - b[0])[0];
     if (!small) label(name, line, ...at(x, y + 20 / place.ky));
   });
+  // The counts are those of the shown frame.
+  const counts = new Map((head.record.lines ?? []).map((count) => [count.line, count]));
+  lines.forEach(({ name, ends, ...now }, index) => {
+    const line = ZONES[(index + zones.length) % ZONES.length];
+    const [[ax, ay], [bx, by]] = ends.map(([x, y]) => at(x, y));
+    const [mx, my, length] = [(ax + bx) / 2, (ay + by) / 2, Math.hypot(bx - ax, by - ay)];
+    // An arrow from the middle to the right side, to which "in" leads.
+    const [ux, uy] = [(bx - ax) / length, (by - ay) / length];
+    const to = (along, across) => [mx + ux * along - uy * across, my + uy * along + ux * across];
+    outline(context, line, small ? 1 : 2, () => {
+      context.beginPath();
+      context.moveTo(ax, ay);
+      context.lineTo(bx, by);
+      context.moveTo(mx, my);
+      context.lineTo(...to(0, 14));
+      context.moveTo(...to(-5, 8));
+      context.lineTo(...to(0, 14));
+      context.lineTo(...to(5, 8));
+    });
+    const count = counts.get(name) ?? now;
+    if (!small) label(`${name} in ${count.in} out ${count.out}`, line, Math.min(ax, bx) + 4, Math.min(ay, by));
+  });
   context.restore();
   const objects = head.record.objects ?? [];
+  // The box of a track is its object's.
+  const followed = new Set(head.record.tracks.map(({ object }) => object));
   // More boxes would hide the picture, and take longer than the next one lets them.
   objects.slice(0, 1000).forEach((object, index) => {
+    if (followed.has(index + 1)) return;
     outline(context, OBJECT, 1, () => frame(object));
     // More numbers would hide the picture.
     if (!small && objects.length <= 99) label(String(index + 1), OBJECT, ...at(object.x, object.y));
@@ -270,7 +295,7 @@ class View {
     clearInterval(this.timer);
     clearInterval(this.aboutTimer);
     $('video').hidden = true;
-    for (const list of ['tracks', 'events', 'happenings', 'zones']) $(list).replaceChildren();
+    for (const list of ['tracks', 'events', 'happenings', 'zones', 'lines']) $(list).replaceChildren();
   }
 
   get path() { return `/${this.id}`; }
@@ -344,7 +369,7 @@ class View {
     const { seen, place } = this;
     if (!seen) return;
     const { context } = sharp($('overlay'));
-    drawRecord(context, place, seen.head, { names: this.status?.names, trails: this.trails, zones: this.status?.zones, selected: this.selected });
+    drawRecord(context, place, seen.head, { names: this.status?.names, trails: this.trails, zones: this.status?.zones, lines: this.status?.lines, selected: this.selected });
     const frame = ([x, y, w, h]) => {
       context.beginPath();
       context.rect(place.x + x * place.kx, place.y + y * place.ky, w * place.kx, h * place.ky);
@@ -487,6 +512,13 @@ class View {
       this.closeZone();
       return;
     }
+    const [lx, ly] = this.corners[1] ?? [];
+    const isLast = this.corners.length === 2
+      && Math.hypot(this.place.x + lx * this.place.kx - x, this.place.y + ly * this.place.ky - y) <= NEAR;
+    if (isLast) {
+      this.closeZone();
+      return;
+    }
     this.corners.push(this.inFrame(x, y));
     this.paintOver();
     this.hint();
@@ -496,6 +528,7 @@ class View {
     const { corners } = this;
     this.corners = [];
     if (corners.length > 2) this.setZone(corners);
+    else if (corners.length === 2) this.setLine(corners);
     else this.release();
   }
 
@@ -507,6 +540,19 @@ class View {
     if (answer) {
       $('drawn-name').value = '';
       if (answer.frame === null) toast(`Zone ${name} is watched from the next frame on.`);
+      this.use('follow');
+    }
+    this.release();
+  }
+
+  // Counts across a line from the next frame on.
+  async setLine(ends) {
+    this.hover = null;
+    const name = proper($('drawn-name').value.trim()) || this.freeNameOf('line', this.status?.lines);
+    const answer = await order('PUT', `${this.path}/lines/${encodeURIComponent(name)}`, { ends });
+    if (answer) {
+      $('drawn-name').value = '';
+      if (answer.frame === null) toast(`Tracks that cross line ${name} are counted from the next frame on.`);
       this.use('follow');
     }
     this.release();
@@ -553,8 +599,11 @@ class View {
 
   // The first free name for a template or a zone.
   get freeName() {
-    const kind = this.tool === 'zone' ? 'zone' : 'template';
-    const all = kind === 'zone' ? this.status?.zones : this.status?.search.templates;
+    const isZone = this.tool === 'zone';
+    return this.freeNameOf(isZone ? 'zone' : 'template', isZone ? this.status?.zones : this.status?.search.templates);
+  }
+
+  freeNameOf(kind, all) {
     const taken = new Set(all?.map(({ name }) => name));
     let number = 1;
     while (taken.has(`${kind}-${number}`)) number += 1;
@@ -599,8 +648,9 @@ class View {
       if (isOver(status)) return '';
       if (status.state === 'stalled') return 'No frames from the source. Waiting …';
       if (this.corners.length > 2) return 'Click the next corner, or the first one to finish (Enter).';
-      if (this.corners.length) return 'Click the next corner of the zone. Esc cancels.';
-      if (this.tool === 'zone') return 'Drag a rectangle, or click the corners of the zone. Esc cancels.';
+      if (this.corners.length === 2) return 'Click the next corner of the zone, or the last one again for a line (Enter). Esc cancels.';
+      if (this.corners.length) return 'Click the next corner of the zone, or the other end of a line. Esc cancels.';
+      if (this.tool === 'zone') return 'Drag a rectangle, click the corners of a zone, or the ends of a line. Esc cancels.';
       if (this.tool === 'template') return 'Drag a box around what to search in every frame. Esc cancels.';
       if (status.waits) return 'Drag a box around what to follow.';
       if (this.shown && !this.shown.head.record.tracks.length && !status.search.templates.length) return 'Drag a box around what to follow.';
@@ -622,6 +672,7 @@ class View {
     this.showTransport(status);
     this.showEnd(status);
     this.showZones(status.zones, over);
+    this.showLines(status.lines, over);
     this.showHappenings(status.happened);
     $('view').hidden = !status.search.threshold;
     if (!status.search.threshold && this.mask) this.toggleMask(true);
@@ -663,7 +714,7 @@ class View {
         return line;
       }));
     }
-    const drawn = (of) => JSON.stringify([of?.names, of?.zones.map(({ name, corners }) => [name, corners])]);
+    const drawn = (of) => JSON.stringify([of?.names, of?.zones.map(({ name, corners }) => [name, corners]), of?.lines]);
     if (drawn(before) !== drawn(status)) this.paintOver();
     this.hint();
     this.list();
@@ -728,22 +779,36 @@ class View {
     const key = JSON.stringify([zones, isEnded]);
     if (key === this.zonesShown) return;
     this.zonesShown = key;
-    $('zones').replaceChildren(...zones.map(({ name, inside, text }, index) => {
-      const line = make('li');
-      const mark = make('i');
-      mark.style.background = ZONES[index % ZONES.length];
-      const copy = make('button', 'Copy');
-      copy.title = 'Copy this zone as an option of lockon run';
-      copy.onclick = () => copyText(`--zone '${text.replaceAll("'", "'\\''")}'`);
-      const off = make('button', '×');
-      off.disabled = isEnded;
-      off.title = `Remove zone ${name}`;
-      off.setAttribute('aria-label', off.title);
-      off.onclick = () => order('DELETE', `${this.path}/zones/${encodeURIComponent(name)}`);
-      for (const button of [copy, off]) button.type = 'button';
-      line.append(mark, make('b', name), make('span', inside === 1 ? '1 track' : `${inside} tracks`), copy, off);
-      return line;
-    }));
+    $('zones').replaceChildren(...zones.map(({ name, inside, text }, index) => this.placeRow(
+      'zone', name, text, inside === 1 ? '1 track' : `${inside} tracks`, index, isEnded,
+    )));
+  }
+
+  // Lines with their counts, in the same way.
+  showLines(lines, isEnded) {
+    const key = JSON.stringify([lines, isEnded, this.status.zones.length]);
+    if (key === this.linesShown) return;
+    this.linesShown = key;
+    $('lines').replaceChildren(...lines.map(({ name, in: inwards, out, text }, index) => this.placeRow(
+      'line', name, text, `in ${inwards}, out ${out}`, index + this.status.zones.length, isEnded,
+    )));
+  }
+
+  placeRow(kind, name, text, counts, index, isEnded) {
+    const row = make('li');
+    const mark = make('i');
+    mark.style.background = ZONES[index % ZONES.length];
+    const copy = make('button', 'Copy');
+    copy.title = `Copy this ${kind} as an option of lockon run`;
+    copy.onclick = () => copyText(`--${kind} '${text.replaceAll("'", "'\\''")}'`);
+    const off = make('button', '×');
+    off.disabled = isEnded;
+    off.title = `Remove ${kind} ${name}`;
+    off.setAttribute('aria-label', off.title);
+    off.onclick = () => order('DELETE', `${this.path}/${kind}s/${encodeURIComponent(name)}`);
+    for (const button of [copy, off]) button.type = 'button';
+    row.append(mark, make('b', name), make('span', counts), copy, off);
+    return row;
   }
 
   // Events of tracks, newest first. Thumbnails are cut from the picture here, so the run does nothing for them.
@@ -765,6 +830,7 @@ class View {
       const what = make('span', `${this.called(event.track, event)} `, 'what');
       what.append(make('b', event.event));
       if (words[event.event]) what.append(` ${event.zone}`);
+      if (event.line) what.append(` ${event.line} (${event.direction})`);
       line.append(what);
       return line;
     }));
@@ -1261,7 +1327,7 @@ class Wall {
     const { context, width, height } = sharp(card.canvas);
     const place = fit(width, height, head);
     context.drawImage(bitmap, place.x, place.y, head.width * place.kx, head.height * place.ky);
-    drawRecord(context, place, head, { small: true, zones: card.status?.zones });
+    drawRecord(context, place, head, { small: true, zones: card.status?.zones, lines: card.status?.lines });
     bitmap.close();
   }
 

@@ -1,11 +1,13 @@
 //! Checks for requests that are not allowed.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::{FIELDS, Field, ReceiverAddress, ReceiverText, Request, Share, login};
 use crate::backend::cuda;
 use crate::setup;
-use lockon_core::config::{BackendChoice, Moment, OnDeviceLoss, Part, SearchMethod, View};
+use lockon_core::config::{BackendChoice, Line, Moment, OnDeviceLoss, Part, SearchMethod, View, Zone};
 use lockon_core::error::{Error, Result};
 use lockon_core::files;
 use lockon_core::message::{Message, Setting};
@@ -64,16 +66,8 @@ impl Request {
         if self.start != Moment::default() && spec.is_real_time()? {
             return usage("--start is for files: a camera or stream has no frames from before it was opened");
         }
-        for (index, zone) in self.zone.iter().enumerate() {
-            if self.zone[..index].iter().any(|other| other.name() == zone.name()) {
-                let name = text::in_one_line(zone.name());
-                return Err(Error::Usage(format!("--zone: two zones are called {name}")));
-            }
-        }
-        let is_drawn = self.display || !self.output.is_empty() || !self.sink.is_empty();
-        if !self.zone.is_empty() && self.events.is_empty() && self.serve.is_none() && !is_drawn {
-            return usage("--zone needs --events, --serve, -o, --display or --sink");
-        }
+        check_called_once("zone", self.zone.iter().map(Zone::name))?;
+        check_called_once("line", self.line.iter().map(Line::name))?;
         self.check_receivers()?;
         let search = (!self.template.is_empty()).then_some(self.search);
         setup::check_device(&self.kernel, self.backend, search, self.threshold)?;
@@ -174,13 +168,23 @@ impl Request {
         if self.track_matches && self.template.is_empty() && self.control.is_none() {
             return Err(Error::Usage("--track-matches needs --template".into()));
         }
+        let is_drawn = !self.output.is_empty() || !self.sink.is_empty();
         let is_driven = self.display || self.serve.is_some() || self.control.is_some();
-        let follows = !self.track.is_empty() || self.pick || self.track_matches || self.track_detections;
-        let of_tracks = [("--events", !self.events.is_empty()), ("--follow", self.follow.is_some())];
+        let follows = !self.track.is_empty()
+            || self.pick
+            || self.track_matches
+            || self.track_detections
+            || self.track_objects;
+        let of_tracks = [
+            ("--events", !self.events.is_empty()),
+            ("--follow", self.follow.is_some()),
+            ("--line", !self.line.is_empty()),
+            ("--zone", !self.zone.is_empty() && !self.objects && !is_drawn),
+        ];
         if let Some((option, _)) = of_tracks.iter().find(|(_, is_given)| *is_given && !follows && !is_driven)
         {
             return Err(Error::Usage(format!(
-                "{option} needs tracks: use --track, --pick or --track-matches"
+                "{option} needs tracks: use --track, --pick, --track-matches or --track-objects"
             )));
         }
         // In a window and on a page boxes can be drawn later.
@@ -240,7 +244,7 @@ impl Request {
 
     /// Refuses names that stand for two tracks.
     fn check_names(&self) -> Result<()> {
-        let mut names = std::collections::BTreeSet::new();
+        let mut names = BTreeSet::new();
         match self.track.iter().filter_map(|track| track.name.as_ref()).find(|name| !names.insert(*name)) {
             Some(name) => {
                 Err(Error::Usage(format!("--track: two tracks are named {}", text::in_one_line(name))))
@@ -401,4 +405,14 @@ impl Request {
         let is_real_time = searches_on_gpu && (spec.live == Some(true) || spec.is_real_time()?);
         Ok(SourceSpec { decoder: self.decoder.settled(searches_on_gpu, is_real_time, share.cores()), ..spec })
     }
+}
+
+/// Refuses names that stand for two zones, or for two lines.
+fn check_called_once<'a>(kind: &str, names: impl Iterator<Item = &'a Arc<str>>) -> Result<()> {
+    let mut known = BTreeSet::new();
+    let mut names = names.filter(|name| !known.insert(*name));
+    names.next().map_or(Ok(()), |name| {
+        let name = text::in_one_line(name);
+        Err(Error::Usage(format!("--{kind}: two {kind}s are called {name}")))
+    })
 }

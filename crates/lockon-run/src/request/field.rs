@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use super::Request;
 use crate::request::ListenAddress;
 use lockon_core::config::{
-    Angles, BackendChoice, Bounds, Codec, Connectivity, Kernel, LumaRange, Moment, ObjectColour,
+    Angles, BackendChoice, Bounds, Codec, Connectivity, Kernel, Line, LumaRange, Moment, ObjectColour,
     OnDeviceLoss, Rotate, Scales, SearchMethod, Shot, Speed, Square, Subject, ThresholdSpec, TimeSpan,
     TrackSpec, Typed, View, Zone,
 };
@@ -332,6 +332,7 @@ text_of_values!(
     Shot,
     Speed,
     Zone,
+    Line,
     Kernel,
     Decoder,
     ListenAddress,

@@ -49,7 +49,7 @@ use crate::backend::{self, Options};
 use crate::setup::{self, NamedTemplate, Setup};
 use field::{SPEC, request};
 use lockon_core::config::{
-    Angles, BackendChoice, Bounds, Cleaning, Codec, Connectivity, Kernel, Limits, LumaRange, Moment,
+    Angles, BackendChoice, Bounds, Cleaning, Codec, Connectivity, Kernel, Limits, Line, LumaRange, Moment,
     ObjectColour, ObjectSpec, OnDeviceLoss, Part, Rotate, Scales, SearchMethod, Shot, Speed, Square, Subject,
     ThresholdSpec, TimeSpan, TrackSpec, Typed, View, Zone,
 };
@@ -111,6 +111,10 @@ request! {
     /// until it is lost for long
     track_detections: bool = false,
         Spec { excludes: &["track-matches"], element: InElement::Ready, ..TO_DO };
+    /// Follow the --objects of the mask: one that is seen in three frames in a row becomes a track with its
+    /// own number, until it is hidden for more than a second (--lost-for). Tracks can be counted across a --line
+    track_objects: bool = false,
+        Spec { needs: &["objects"], excludes: &["track-matches", "track-detections"], element: InElement::Ready, decides: Decides::IfSet, ..TO_DO };
     /// Follow only detections of this class, as the detector names it; may be given several times
     detection_type: Vec<String> = Vec::new(),
         Spec { is_rare: true, value: "CLASS", needs: &["track-detections"], element: InElement::Ready, ..TO_DO };
@@ -118,7 +122,7 @@ request! {
     min_detection_score: f64 = 0.0,
         Spec { is_rare: true, value: "SCORE", needs: &["track-detections"], range: Some((0.0, 1.0)), element: InElement::Ready, ..TO_DO };
     /// End a track that has been lost for this long: 10s, 500ms, 1:30 [default: boxes of --track are searched
-    /// for until the video ends; tracks of matches and detections end after 2 s]
+    /// for until the video ends; tracks of matches and detections end after 2 s, of objects after 1 s]
     lost_for: Option<TimeSpan> = None,
         Spec { value: "TIME", element: InElement::Ready, ..TO_DO };
     /// Replay the interactive changes stored in an earlier results file (JSON Lines), at the same frames
@@ -256,7 +260,8 @@ request! {
     /// and the summary; after a longer one a new appearance begins
     gap: TimeSpan = TimeSpan::seconds(1),
         Spec { is_rare: true, value: "TIME", element: InElement::Ready, decides: Decides::IfSet, ..OUTPUT };
-    /// Report events of tracks (appeared, uncertain, lost, found, gone; entered or left a --zone): as lines
+    /// Report events of tracks (appeared, uncertain, lost, found, gone; entered or left a --zone; crossed a
+    /// --line): as lines
     /// of JSON on standard output (-), posted to an http:// or https:// address, or published to an MQTT
     /// broker at mqtt://HOST:PORT/TOPIC or mqtts://HOST:PORT/TOPIC, with USER:PASSWORD@ before the host if
     /// needed; @FILE reads the address from a file, which hides it from the list of processes; may be given
@@ -266,7 +271,12 @@ request! {
     /// middle of its box's lower edge is. Drawn in -o, --display and --sink and on the page of --serve; may
     /// be given several times
     zone: Vec<Zone> = Vec::new(),
-        Spec { value: "NAME=X,Y,X,Y,X,Y", decides: Decides::IfSet, ..OUTPUT };
+        Spec { value: "NAME=X,Y,X,Y,X,Y", takes_hyphens: true, element: InElement::Ready, decides: Decides::IfSet, ..OUTPUT };
+    /// A line across which tracks are counted, by the centres of their boxes: `in` from its left to its right
+    /// side, looking from its first end to its second, `out` the other way. Totals are in results, in the
+    /// report and at the end of the run; drawn like zones; may be given several times
+    line: Vec<Line> = Vec::new(),
+        Spec { value: "NAME=X,Y,X,Y", takes_hyphens: true, element: InElement::Ready, decides: Decides::IfSet, ..OUTPUT };
     /// Put a small picture of the track into each event: JPEG, in base64
     event_thumbnails: bool = false, Spec { is_rare: true, needs: &["events"], decides: Decides::IfSet, ..OUTPUT };
     /// Announce the run to Home Assistant through the MQTT broker: a count of tracks, the state of each
@@ -483,6 +493,19 @@ impl Request {
         }
     }
 
+    /// Warns of zones that no track can enter, and lines that none can cross. The picture's edge may cut them:
+    /// that is no error.
+    pub fn warn_of_places_outside(&self, picture: Size) {
+        for zone in self.zone.iter().filter(|zone| zone.is_outside(picture)) {
+            let name = text::in_one_line(zone.name());
+            tracing::warn!("zone {name} lies outside of the {picture} picture: no track can enter it");
+        }
+        for line in self.line.iter().filter(|line| line.is_outside(picture)) {
+            let name = text::in_one_line(line.name());
+            tracing::warn!("line {name} lies outside of the {picture} picture: no track can cross it");
+        }
+    }
+
     /// The cleaning of masks and their objects; `None` if masks stay as they are and nothing is reported.
     pub fn object_spec(&self) -> Option<ObjectSpec> {
         let cleaning = Cleaning { open: self.open, close: self.close, fill_holes: self.fill_holes };
@@ -555,8 +578,11 @@ impl Request {
             tracks: self.track.clone(),
             track_matches: self.track_matches,
             track_detections: self.track_detections,
+            track_objects: self.track_objects,
             lost_for: self.lost_for,
             gap: self.gap,
+            zones: self.zone.clone(),
+            lines: self.line.clone(),
         })
     }
 }
@@ -593,7 +619,9 @@ mod tests {
             Request { events: vec!["https://one.example/".into()], ..request() },
             Request { events: vec!["https://two.example/".into()], ..request() },
             Request { zone: vec!["door=0,0,9,0,9,9".parse().unwrap()], ..request() },
+            Request { line: vec!["door=0,0,9,9".parse().unwrap()], ..request() },
             Request { objects: true, ..request() },
+            Request { objects: true, track_objects: true, ..request() },
             Request { open: Some("3".parse().unwrap()), ..request() },
         ];
         let digests: std::collections::BTreeSet<_> =

@@ -146,8 +146,9 @@ impl Lockon {
                 }
             }
         }
+        let has_places = !record.lines.is_empty() || !record.zones.is_empty();
         if let Some(view) = view.drawn()
-            && (has_results || outcome.mask.is_some())
+            && (has_results || has_places || outcome.mask.is_some())
             && let Err(error) = self.draw((view, has_layers), &outcome, &layout, buffer.make_mut())
         {
             gst::warning!(CAT, imp = self, "frame {index} cannot be drawn on: {error}");
@@ -197,8 +198,9 @@ impl Lockon {
         buffer: &mut gst::BufferRef,
     ) -> std::result::Result<(), glib::BoolError> {
         let Layout { info, format, .. } = layout;
+        let zones = if record.zones.is_empty() { Vec::new() } else { self.control.lock().zones() };
         let (trails, drawing) = &mut *self.drawing.lock();
-        drawing.results(record, trails, format.size);
+        drawing.results_and_zones(record, trails, &zones, format.size);
         if has_layers || source::is_gathered(info) {
             let composition = composition::of(view, mask.as_deref(), drawing)?;
             let Some(composition) = composition else { return Ok(()) };

@@ -8,7 +8,7 @@ use super::{MOST_APPEARANCES, MOST_LETTERS, Report};
 use crate::appearances::Appearance;
 use crate::frame::{Rect, Size};
 use crate::overlay;
-use crate::results::{FrameTime, RunRecord, Summary};
+use crate::results::{FrameTime, LineSummary, RunRecord, Summary, ZoneSummary};
 use crate::shell;
 use crate::text::escaped;
 
@@ -42,6 +42,7 @@ impl Page<'_> {
         self.write_run(page)?;
         page.push_str("</div>\n");
         self.write_templates(page)?;
+        self.write_lines_and_zones(page)?;
         self.write_appearances(page)?;
         self.write_series(page)?;
         self.write_objects(page)?;
@@ -262,6 +263,42 @@ impl Page<'_> {
         Ok(())
     }
 
+    /// Writes how often lines were crossed, and what went into zones and out of them.
+    fn write_lines_and_zones(&self, page: &mut String) -> std::fmt::Result {
+        let Summary { lines, zones, .. } = self.summary;
+        if !lines.is_empty() {
+            page.push_str("<section>\n<h2>Lines</h2>\n<div class=\"wide\"><table>\n<tr><th>line</th>");
+            page.push_str("<th class=\"number\">in</th><th class=\"number\">out</th></tr>\n");
+            for LineSummary { line, inwards, outwards } in lines {
+                write!(page, "<tr><td>{}</td><td class=\"number\">{inwards}</td>", escaped(line))?;
+                writeln!(page, "<td class=\"number\">{outwards}</td></tr>")?;
+            }
+            page.push_str("</table></div>\n<p class=\"soft\">In: from the left side of a line to its right ");
+            page.push_str("side, looking from its first end to its second.</p>\n</section>\n");
+        }
+        if zones.is_empty() {
+            return Ok(());
+        }
+        page.push_str("<section>\n<h2>Zones</h2>\n<div class=\"wide\"><table>\n<tr><th>zone</th>");
+        for title in ["entered", "left", "inside at the end", "most inside", "objects, mean", "most"] {
+            write!(page, "<th class=\"number\">{title}</th>")?;
+        }
+        page.push_str("</tr>\n");
+        for ZoneSummary { zone, entered, left, inside, most_inside, objects } in zones {
+            write!(page, "<tr><td>{}</td>", escaped(zone))?;
+            let [mean, most] = objects
+                .map_or_else(Default::default, |all| [format!("{:.1}", all.mean), all.most.to_string()]);
+            for cell in
+                [entered, left, inside, most_inside].map(ToString::to_string).iter().chain(&[mean, most])
+            {
+                write!(page, "<td class=\"number\">{cell}</td>")?;
+            }
+            page.push_str("</tr>\n");
+        }
+        page.push_str("</table></div>\n</section>\n");
+        Ok(())
+    }
+
     /// Writes the section about the run: the input, the options, the device.
     fn write_run(&self, page: &mut String) -> std::fmt::Result {
         let run = self.run;
@@ -301,6 +338,9 @@ impl Page<'_> {
         }
         if run.track_matches {
             row("matches", "followed")?;
+        }
+        if run.track_objects {
+            row("objects", "followed")?;
         }
         if let Some(settings) = &run.settings {
             row("least score", &settings.min_score.to_string())?;

@@ -441,6 +441,7 @@ impl Target {
             h,
             score,
             second_peak_ratio: self.looks.second_peak_ratio,
+            object: None,
         }
     }
 }
