@@ -6,20 +6,24 @@
 //! Information", 2017). The rules, in this order:
 //!
 //! 1. **Expected.** A track is expected where it was, moved by its velocity times the seconds since the frame
-//!    before. Its size is the last one.
-//! 2. **Associated.** An object may be a track's if their centres are at most [`REACH`] diagonals of the
-//!    track's box apart, and neither box has more than [`MOST_GROWTH`] times the area of the other. Of all
-//!    such pairs the closest is taken, then the closest of those that are left, and so on: pairs of tracks
+//!    before. Its size is the last one. A velocity is learnt where the size has not jumped.
+//! 2. **Associated.** An object may be a track's if their centres are at most [`REACH`] sides of the track's
+//!    box apart (a side is the root of its area, as in X. Zhou et al., "Tracking Objects as Points", 2020),
+//!    [`FIRST_REACH`] if its velocity is not known, and neither box has more than [`MOST_GROWTH`] times the
+//!    area of the other. Of all such pairs the closest is taken, then the closest of those that are left, and so on: pairs of tracks
 //!    that were seen in the frame before come first, then those of hidden ones, then those of candidates;
 //!    within these the greatest [closeness] first, then the older track, then the object that comes first in
 //!    the record. (SORT solves the assignment as a whole; with gates as narrow as these both agree but in
 //!    ties, and this order is the same on every machine.)
-//! 3. **Merged.** A track without an object lies in the one that covers at least [`COVERED`] of it, if one
-//!    does. If that object has grown to more than [`GROWN`] times the area where its own track was expected,
-//!    or is nobody's, objects have merged: its track and all that lie in it keep their sizes and go on by
-//!    their velocities, within its box, as uncertain. This lasts no longer than each was seen by itself before
-//!    and [`HIDDEN_SECONDS`] more: a part of an object that was taken for one does not live on in it. Where
-//!    they part, each gets the object that is closest to where it is expected.
+//! 3. **Merged.** A track that has no object any more lies in the one that covers at least [`COVERED`] of it, if one
+//!    does; a track that was merged before, in the one that covers most of it. If that object has at least
+//!    [`GROWN`] times the area that its own track is expected to have, or is nobody's, objects have merged:
+//!    its track and all that lie in it keep their sizes and go on by their velocities, within its box, as
+//!    uncertain. This lasts no longer than each was seen by itself before and [`HIDDEN_SECONDS`] more: a part
+//!    of an object that was taken for one does not live on in it. A track alone whose object has grown so
+//!    much, away from the border of the picture, has merged with something unknown, such as a shadow: for
+//!    [`HIDDEN_SECONDS`], after which that is its size. Where objects part, each track gets the one that is
+//!    closest to where it is expected.
 //! 4. **Hidden.** Another track without an object is lost: its record has the last box. It ends when that has
 //!    lasted [`HIDDEN_SECONDS`], or [`LEFT_SECONDS`] if its object touched the border of the picture.
 //! 5. **Begun.** Objects that are no track's are candidates. One that is seen in [`CONFIRMATIONS`] frames in
@@ -41,9 +45,10 @@ use crate::results::{Object, Track, TrackState};
 /// Frames in a row in which an object must be seen: SORT's least hits.
 const CONFIRMATIONS: u32 = 3;
 
-/// Diagonals of a track's box between where it is expected and its object: less than the distance of a
-/// neighbour of the same size in a row with gaps.
+/// Sides of a track's box between where it is expected and its object, and between an object that was seen
+/// once and the same in the next frame.
 const REACH: f64 = 1.0;
+const FIRST_REACH: f64 = 2.0;
 
 /// How much larger or smaller than its track an object may be: it grows and shrinks at borders, and when it
 /// merges with others.
@@ -286,13 +291,14 @@ impl Blobs {
         let Self { blobs, chosen, taken, covers, hidden_seconds, .. } = self;
         covers.clear();
         covers.extend(blobs.iter().map(|blob| {
-            if blob.object.is_some() || blob.id.is_none() {
+            if blob.object.is_some() || blob.id.is_none() || blob.state == TrackState::Lost {
                 return None;
             }
+            let least = if blob.merged > 0.0 { f64::MIN_POSITIVE } else { COVERED };
             let mut most: Option<(usize, f64)> = None;
             for &object in chosen.iter() {
                 let share = covered(blob.expected, objects[object].rect().bounds());
-                if share >= COVERED && most.is_none_or(|(_, least)| share > least) {
+                if share >= least && most.is_none_or(|(_, least)| share > least) {
                     most = Some((object, share));
                 }
             }
@@ -312,8 +318,18 @@ impl Blobs {
             merged
         };
         for (blob, cover) in blobs.iter_mut().zip(&*covers) {
-            let within = cover.or(blob.object).filter(|object| merged.binary_search(object).is_ok());
-            let may_merge = blob.id.is_some() && blob.merged + seconds <= blob.seen + *hidden_seconds;
+            let is_with_others = |object: &usize| merged.binary_search(object).is_ok();
+            let has_jumped = |object: &usize| {
+                let Object { touches_border, .. } = objects[*object];
+                let at = objects[*object].rect().bounds();
+                !touches_border && !blob.was_at_border && area(at) >= GROWN * area(blob.expected)
+            };
+            let (within, most) = match cover.or(blob.object) {
+                Some(object) if is_with_others(&object) => (Some(object), blob.seen + *hidden_seconds),
+                Some(object) if has_jumped(&object) => (blob.object, *hidden_seconds),
+                _ => (None, 0.0),
+            };
+            let may_merge = blob.id.is_some() && blob.merged + seconds <= most;
             match (within, blob.object) {
                 (Some(object), _) if may_merge => {
                     taken[object] = true;
@@ -378,10 +394,10 @@ impl Blob {
 
     /// True if an object's box may be its own.
     fn may_be(&self, at: [f64; 4]) -> bool {
-        let [_, _, w, h] = self.expected;
+        let reach = if self.velocity.is_none() { FIRST_REACH } else { REACH };
         let [dx, dy] = offset(self.expected, at);
         let (before, now) = (area(self.expected), area(at));
-        dx * dx + dy * dy <= REACH * REACH * (w * w + h * h)
+        dx * dx + dy * dy <= reach * reach * before
             && now <= MOST_GROWTH * before
             && before <= MOST_GROWTH * now
     }
@@ -392,10 +408,14 @@ impl Blob {
         self.score = iou(self.expected, at);
         let [dx, dy] = offset(self.seen_at, at);
         let now = [dx / self.unseen, dy / self.unseen];
-        self.velocity = Some(match self.velocity {
-            None => now,
-            Some(before) => std::array::from_fn(|axis| before[axis] + LEARNT * (now[axis] - before[axis])),
-        });
+        let (most, least) = (area(self.seen_at).max(area(at)), area(self.seen_at).min(area(at)));
+        self.velocity = match self.velocity {
+            None => Some(now),
+            Some(before) if most < GROWN * least => {
+                Some(std::array::from_fn(|axis| before[axis] + LEARNT * (now[axis] - before[axis])))
+            }
+            before => before,
+        };
         (self.at, self.seen_at, self.expected) = (at, at, at);
         self.sightings = self.sightings.saturating_add(1);
         if self.merged > 0.0 {
