@@ -569,7 +569,8 @@ fn what_cannot_be_told_is_wrong_usage_without_its_secrets() {
         (&["--events", "mqtt://me:s3cret@host"][..], "expected a topic"),
         (&["--events", "-", "--results", "-"], "standard output is given twice"),
         (&["--events", "-", "--home-assistant"], "--home-assistant needs --events mqtt://"),
-        (&["--zone", "a=0,0,1,0,1,1"], "--zone needs --events, --serve, -o, --display or --sink"),
+        (&["--line", "a=0,0,9,9", "--line", "a=0,0,5,5"], "two lines are called a"),
+        (&["--events", "-", "--zone", "a=0,0,9,0,9,9", "--zone-limit", "b=3"], "there is no such --zone"),
         (&["--events", "-", "--zone", "a=0,0,1,0,1,1", "--zone", "a=0,0,2,0,2,2"], "two zones are called a"),
     ] {
         let all = [&["--source", SOURCE, "--track", "1,1,40,40"], words].concat();

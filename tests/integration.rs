@@ -7,6 +7,7 @@ mod architecture;
 #[cfg(unix)]
 mod browser;
 mod cli;
+mod counting;
 mod endurance;
 mod engine;
 #[cfg(unix)]

@@ -313,6 +313,7 @@ pub struct Job {
     pub objects: Option<ObjectSpec>,
     pub tracks: Vec<TrackSpec>,
     pub track_matches: bool,
+    pub track_objects: bool,
     pub lost_for: Option<TimeSpan>,
     pub limits: Limits,
     pub threads: usize,
@@ -332,6 +333,7 @@ impl Default for Job {
             objects: None,
             tracks: Vec::new(),
             track_matches: false,
+            track_objects: false,
             lost_for: None,
             limits: Limits::default(),
             threads: 2,
@@ -377,6 +379,7 @@ impl Job {
     ) -> (Summary, Result<()>) {
         let tracker = Tracker::new(&self.tracks).with_threads(self.threads);
         let tracker = if self.track_matches { tracker.following_matches() } else { tracker };
+        let tracker = if self.track_objects { tracker.following_objects() } else { tracker };
         let tracker = Box::new(tracker.ending_lost(self.lost_for));
         let engine = Engine {
             source,
@@ -431,6 +434,7 @@ pub fn run_record(format: &VideoFormat, device: &Device) -> RunRecord {
         search: None,
         tracks: Vec::new(),
         track_matches: false,
+        track_objects: false,
         threshold: None,
         objects: None,
         range: None,

@@ -254,3 +254,113 @@ fn options_of_objects_that_mean_nothing_in_a_run_are_wrong_usage_with_the_remedy
         assert!(!place.path("a.jsonl").exists(), "{words}");
     }
 }
+
+/// A folder with forty pictures, in which a bright square goes down and another one up.
+fn traffic() -> Place {
+    let place = Place { dir: tempfile::tempdir().unwrap() };
+    std::fs::create_dir(place.path("seq")).unwrap();
+    let size = Size::new(141, 131);
+    for index in 0..40 {
+        let mut picture = Plane::from_vec(vec![30; size.area()], size);
+        for (left, top) in [(20, 5 + 2 * index), (90, 105 - 2 * index)] {
+            for y in top..top + 17 {
+                picture.data_mut()[y * size.width + left..][..19].fill(210);
+            }
+        }
+        lockon::still::save(&place.path(&format!("seq/{index:02}.png")), picture.as_ref()).unwrap();
+    }
+    place
+}
+
+#[test]
+fn tracks_of_objects_are_counted_across_lines_in_every_output() {
+    let place = traffic();
+    let run = "run seq/%02d.png --fps 25 --threshold mean:61:-30 --objects --track-objects --backend cpu -y --no-progress";
+    let line = "--line gate=0,60,141,60 --zone low=0,60,141,60,141,131,0,131";
+    for every in [1, 2] {
+        let words = format!(
+            "{run} {line} --every {every} --results a.jsonl --results a.csv --report a.html -o shown/%d.png \
+             --results a.mot.txt --results a.coco.json"
+        );
+        std::fs::create_dir_all(place.path("shown")).unwrap();
+        let out = succeeds(place.lockon(&words));
+        let said = stderr(&out);
+        for words in [
+            "line gate: 1 in, 1 out",
+            "zone low: 2 entered, 1 left, 1 inside at the end, 2 at most",
+            "objects became 2 tracks",
+        ] {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+        let lines = std::fs::read_to_string(place.path("a.jsonl")).unwrap();
+        let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines[0]["track_objects"], true);
+        let summary = lines.last().unwrap();
+        assert_eq!(summary["lines"], serde_json::json!([{ "line": "gate", "in": 1, "out": 1 }]));
+        assert_eq!(summary["zones"][0]["objects"]["most"], 1.0);
+        let crossings: Vec<_> =
+            lines.iter().filter_map(|line| Some((line["frame"].as_u64()?, line.get("crossings")?))).collect();
+        assert_eq!(crossings.len(), 2, "{crossings:?}");
+        let csv = std::fs::read_to_string(place.path("a.csv")).unwrap();
+        let rows: Vec<Vec<&str>> = csv
+            .lines()
+            .map(|line| line.split(',').collect())
+            .filter(|row: &Vec<_>| row[2] == "crossing")
+            .collect();
+        assert_eq!(rows.len(), 2, "{csv}");
+        assert!(rows.iter().all(|row| row[14] == "gate"), "{rows:?}");
+        assert_eq!(rows.iter().map(|row| row[4]).collect::<std::collections::BTreeSet<_>>().len(), 2);
+        let report = std::fs::read_to_string(place.path("a.html")).unwrap();
+        assert!(
+            report.contains("<h2>Lines</h2>") && report.contains("<td>gate</td>"),
+            "no line in the report"
+        );
+        let mot = std::fs::read_to_string(place.path("a.mot.txt")).unwrap();
+        assert!(mot.lines().any(|line| line.split(',').nth(1) == Some("2")), "{mot}");
+        // The exact pixels of a track's object, once, with its number.
+        let coco: Value = serde_json::from_slice(&std::fs::read(place.path("a.coco.json")).unwrap()).unwrap();
+        let annotations = coco["annotations"].as_array().unwrap();
+        assert_eq!(annotations.len(), 80 / every);
+        assert!(annotations.iter().any(|one| one["track_id"] == 2), "{annotations:?}");
+        // The line is drawn.
+        let shown = image::open(place.path("shown/38.png")).unwrap().into_rgb8();
+        let image::Rgb(pixel) = *shown.get_pixel(5, 60);
+        assert!(pixel.iter().max().unwrap() - pixel.iter().min().unwrap() > 60, "{pixel:?}");
+    }
+}
+
+#[test]
+fn objects_are_followed_and_counted_where_that_makes_sense() {
+    let place = traffic();
+    let run = "run seq/%02d.png --backend cpu --no-progress";
+    for (words, says) in [
+        ("--threshold mean:61:-30 --track-objects", "--objects"),
+        ("--threshold mean:61:-30 --objects --line a=0,0,9,9", "--line needs tracks"),
+        ("--threshold mean:61:-30 --objects --track-objects --line a=0,0,9", "a line has two ends"),
+        ("--threshold mean:61:-30 --objects --track-objects --zone-limit a=3", "--zone"),
+        ("--threshold mean:61:-30 --zone a=0,0,9,0,9,9", "--zone needs tracks"),
+    ] {
+        fails(&place.lockon(&format!("{run} {words} --results a.jsonl")), 2, says);
+    }
+    // Objects alone are counted in zones, and can be too many.
+    let words = "--threshold mean:61:-30 --objects --zone low=0,60,141,60,141,131,0,131 --zone-limit low=0";
+    let out = succeeds(place.lockon(&format!("{run} {words} --events - --results a.jsonl")));
+    let events: Vec<Value> = String::from_utf8_lossy(&out.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let told: Vec<_> = events.iter().map(|e| (e["type"].as_str().unwrap(), e["count"].as_u64())).collect();
+    assert_eq!(told[0], ("crowded", Some(1)), "{events:?}");
+    assert_eq!((&events[0]["zone"], &events[0]["limit"]), (&"low".into(), &0.into()));
+    let out = succeeds(place.lockon(&format!(
+        "{run} --threshold mean:61:-30 --objects --track-objects --line gate=0,60,141,60 --line far=900,0,900,9 --events -"
+    )));
+    assert!(stderr(&out).contains("line far lies outside of the 141x131 picture"), "{}", stderr(&out));
+    let crossed: Vec<Value> = String::from_utf8_lossy(&out.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .filter(|event: &Value| event["type"] == "crossed")
+        .collect();
+    let told: Vec<_> = crossed.iter().map(|e| (e["line"].as_str(), e["direction"].as_str())).collect();
+    assert_eq!(told, [(Some("gate"), Some("in")), (Some("gate"), Some("out"))], "{crossed:?}");
+}

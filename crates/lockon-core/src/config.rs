@@ -28,7 +28,7 @@ mod zone;
 
 pub use codec::Codec;
 pub use device::{BackendChoice, Gpus, OnDeviceLoss};
-pub use line::{Direction, Line, Lines};
+pub use line::{CountingLine, CountingLines, Direction};
 pub use objects::{Bounds, Cleaning, Connectivity, ObjectColour, ObjectSpec, Square};
 pub use part::{Moment, Part, TimeSpan, TrackSpec};
 pub use range::LumaRange;
@@ -40,7 +40,7 @@ pub use subject::Subject;
 pub use threshold::{Block, ThresholdMethod, ThresholdSpec};
 pub use typed::Typed;
 pub use view::View;
-pub use zone::{Placed, Places, Zone, Zones};
+pub use zone::{Placed, Places, Zone, ZoneLimit, Zones};
 
 /// One hand-written kernel of the CUDA backend, as `--kernel` and the bench table name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

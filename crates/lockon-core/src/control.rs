@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::change::Change;
-use crate::config::{Line, Lines, Zone, Zones};
+use crate::config::{CountingLine, CountingLines, Zone, Zones};
 use crate::error::{Error, Result};
 use crate::frame::{Frame, Rect};
 use crate::locks::{MutexGuard, Ranked, lock};
@@ -187,7 +187,7 @@ impl Control {
     /// # Errors
     /// `Order` if no run is active. The reply has `Order` if the line lies outside of the picture, or
     /// there are too many.
-    pub fn set_line(&self, line: Line) -> Result<Reply> {
+    pub fn set_line(&self, line: CountingLine) -> Result<Reply> {
         self.orders.ask(|_| Some(Order::Line { line }))
     }
 
@@ -205,8 +205,8 @@ impl Control {
     }
 
     /// Sets the lines at the start of the run. Call it before the run begins.
-    pub fn begin_with_lines(&self, lines: Vec<Line>) {
-        self.watched.lock().lines = Lines::new(lines);
+    pub fn begin_with_lines(&self, lines: Vec<CountingLine>) {
+        self.watched.lock().lines = CountingLines::new(lines);
     }
 
     /// Follows the content of a box in frame `at`, or in the next processed frame. The reply has the track's

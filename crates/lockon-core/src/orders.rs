@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::as_text;
 use crate::change::Change;
-use crate::config::{Line, Lines, Placed, Places, Zone, Zones};
+use crate::config::{CountingLine, CountingLines, Placed, Places, Zone, Zones};
 use crate::error::{Error, Result};
 use crate::frame::{Rect, Size};
 use crate::locks::{MutexGuard, Ranked, lock};
@@ -73,7 +73,7 @@ pub enum Order {
     Line {
         /// The line: `NAME=X,Y,X,Y`, in pixels.
         #[serde(with = "as_text")]
-        line: Line,
+        line: CountingLine,
     },
     /// Remove a line.
     RemoveLine {
@@ -87,8 +87,12 @@ impl Order {
     pub fn id(&self) -> Option<u32> {
         match *self {
             Self::Follow { id, .. } | Self::Correct { id, .. } | Self::Forget { id } => Some(id),
-            Self::Clear | Self::Change(_) => None,
-            Self::Zone { .. } | Self::RemoveZone { .. } | Self::Line { .. } | Self::RemoveLine { .. } => None,
+            Self::Clear
+            | Self::Change(_)
+            | Self::Zone { .. }
+            | Self::RemoveZone { .. }
+            | Self::Line { .. }
+            | Self::RemoveLine { .. } => None,
         }
     }
 
@@ -132,12 +136,12 @@ pub(crate) struct Watched(Arc<Mutex<ZonesAndLines>>);
 #[derive(Debug, Default)]
 pub(crate) struct ZonesAndLines {
     pub(crate) zones: Zones,
-    pub(crate) lines: Lines,
+    pub(crate) lines: CountingLines,
 }
 
 impl Watched {
     /// The zones and lines.
-    pub(crate) fn now(&self) -> (Vec<Zone>, Vec<Line>) {
+    pub(crate) fn now(&self) -> (Vec<Zone>, Vec<CountingLine>) {
         let ZonesAndLines { zones, lines } = &*self.lock();
         (zones.now().to_vec(), lines.now().to_vec())
     }

@@ -126,6 +126,7 @@ pub struct SoughtRecord {
 
 /// The run: the input, the job, the device.
 #[derive(Debug, Clone, Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each says another thing of a run")]
 pub struct RunRecord {
     /// lockon's version.
     pub version: &'static str,

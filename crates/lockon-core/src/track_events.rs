@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::config::{Direction, Line, Lines, Zone, Zones};
+use crate::config::{CountingLine, CountingLines, Direction, Zone, ZoneLimit, Zones};
 use crate::frame::Size;
 use crate::orders::Order;
 use crate::results::{Crossing, FrameRecord, LineCount, Track, TrackState, ZoneCount};
@@ -82,6 +82,80 @@ pub struct TrackEvent {
     pub line: Option<(Arc<str>, Direction)>,
 }
 
+/// Kinds of events of a zone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ZoneEventKind {
+    /// More are in it than its limit.
+    Crowded,
+    /// No more than that are in it again.
+    Cleared,
+}
+
+impl ZoneEventKind {
+    /// Both of them.
+    pub const ALL: [Self; 2] = [Self::Crowded, Self::Cleared];
+
+    /// Its name in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Crowded => "crowded",
+            Self::Cleared => "cleared",
+        }
+    }
+}
+
+/// The number in a zone has passed its limit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZoneEvent {
+    /// Its kind.
+    pub kind: ZoneEventKind,
+    /// The zone's name.
+    pub zone: Arc<str>,
+    /// How many are in it now.
+    pub count: u64,
+    /// Its limit.
+    pub limit: u32,
+}
+
+/// Detects when zones hold more than they may: there is an event when that has been so for five frames in a
+/// row, and when it has not been so for as long.
+#[derive(Debug, Clone, Default)]
+pub struct ZoneLimits {
+    limits: Vec<Crowd>,
+    of_objects: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Crowd {
+    limit: ZoneLimit,
+    is_crowded: bool,
+    /// For how many frames in a row it has been otherwise.
+    otherwise: u32,
+}
+
+impl ZoneLimits {
+    /// Watches these limits: of the objects in zones, or of the tracks.
+    pub fn new(limits: Vec<ZoneLimit>, of_objects: bool) -> Self {
+        let crowd = |limit| Crowd { limit, is_crowded: false, otherwise: 0 };
+        Self { limits: limits.into_iter().map(crowd).collect(), of_objects }
+    }
+
+    /// Appends the events of a frame with these zones, in the order of the limits.
+    pub fn step(&mut self, zones: &[ZoneCount], happened: &mut Vec<ZoneEvent>) {
+        for Crowd { limit, is_crowded, otherwise } in &mut self.limits {
+            let Some(zone) = zones.iter().find(|zone| zone.zone == limit.zone) else { continue };
+            let count = if self.of_objects { zone.objects.unwrap_or_default() } else { zone.inside };
+            *otherwise = if (count > u64::from(limit.most)) == *is_crowded { 0 } else { *otherwise + 1 };
+            if *otherwise < STEADY {
+                continue;
+            }
+            (*is_crowded, *otherwise) = (!*is_crowded, 0);
+            let kind = if *is_crowded { ZoneEventKind::Crowded } else { ZoneEventKind::Cleared };
+            happened.push(ZoneEvent { kind, zone: limit.zone.clone(), count, limit: limit.most });
+        }
+    }
+}
+
 /// Detects events from frame to frame.
 ///
 /// A track is in a zone when the middle of its box's lower edge is: the place where it stands, as a camera
@@ -101,7 +175,7 @@ pub struct TrackWatcher {
     zones: Zones,
     /// How often each zone was entered and left.
     passed: Vec<[u64; 2]>,
-    lines: Lines,
+    lines: CountingLines,
     /// How often each line was crossed, in and out.
     crossed: Vec<[u64; 2]>,
     tracks: BTreeMap<u32, Followed>,
@@ -144,7 +218,13 @@ enum Side {
 impl Beside {
     /// The track is at a place now, in pictures of that size; the direction in which it has crossed the line,
     /// if it has. It is on a side when it is `beyond` pixels from the line.
-    fn step(&mut self, place: [f64; 2], line: &Line, picture: Size, beyond: f64) -> Option<Direction> {
+    fn step(
+        &mut self,
+        place: [f64; 2],
+        line: &CountingLine,
+        picture: Size,
+        beyond: f64,
+    ) -> Option<Direction> {
         let distance = line.side(place);
         if distance == 0.0 {
             return None;
@@ -191,9 +271,9 @@ impl TrackWatcher {
 
     /// Watches these lines too, given for the pictures that come first.
     #[must_use]
-    pub fn with_lines(mut self, lines: Vec<Line>) -> Self {
+    pub fn with_lines(mut self, lines: Vec<CountingLine>) -> Self {
         self.crossed = vec![[0; 2]; lines.len()];
-        self.lines = Lines::new(lines);
+        self.lines = CountingLines::new(lines);
         self
     }
 
@@ -203,7 +283,7 @@ impl TrackWatcher {
     }
 
     /// The lines, in pixels of the pictures that come now.
-    pub fn lines(&self) -> &[Line] {
+    pub fn lines(&self) -> &[CountingLine] {
         self.lines.now()
     }
 
@@ -369,7 +449,7 @@ impl TrackWatcher {
     }
 
     /// The lines, each with how often it was crossed in and out.
-    pub fn lines_crossed(&self) -> impl Iterator<Item = (&Line, [u64; 2])> {
+    pub fn lines_crossed(&self) -> impl Iterator<Item = (&CountingLine, [u64; 2])> {
         self.lines.now().iter().zip(self.crossed.iter().copied())
     }
 
@@ -403,7 +483,7 @@ impl Followed {
         &mut self,
         track: &Track,
         zones: &[Zone],
-        lines: &[Line],
+        lines: &[CountingLine],
         picture: Size,
         happened: &mut Vec<TrackEvent>,
     ) {
@@ -770,5 +850,31 @@ mod tests {
         assert_eq!(step(100.0), (1, 1, 0, Some(2)));
         assert_eq!(step(300.0), (0, 1, 1, Some(2)));
         assert_eq!(step(100.0), (1, 2, 1, Some(2)));
+    }
+
+    #[test]
+    fn a_zone_is_crowded_and_cleared_when_that_lasts_five_frames() {
+        let limits = || vec!["a=2".parse().unwrap(), "gone=0".parse().unwrap()];
+        let told = |counts: &[u64], of_objects: bool| {
+            let mut limits = ZoneLimits::new(limits(), of_objects);
+            let mut happened = Vec::new();
+            let mut told = Vec::new();
+            for (frame, count) in counts.iter().enumerate() {
+                let zone = ZoneCount {
+                    zone: "a".into(),
+                    inside: if of_objects { 0 } else { *count },
+                    entered: 0,
+                    left: 0,
+                    objects: of_objects.then_some(*count),
+                };
+                limits.step(&[zone], &mut happened);
+                told.extend(happened.drain(..).map(|event| (frame, event.kind.name(), event.count)));
+            }
+            told
+        };
+        let counts = [[2; 5], [3, 4, 3, 2, 3], [3, 3, 3, 5, 9], [1, 3, 2, 2, 2], [0, 0, 0, 0, 0]].concat();
+        let expected = [(13, "crowded", 5), (21, "cleared", 0)];
+        assert_eq!(told(&counts, true), expected);
+        assert_eq!(told(&counts, false), expected);
     }
 }

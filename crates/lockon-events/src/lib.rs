@@ -34,13 +34,13 @@ use tokio::runtime::Builder;
 use tokio::sync::watch as signal;
 
 use lockon_core::colour;
-use lockon_core::config::{Direction, Line};
+use lockon_core::config::{CountingLine, Direction};
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
 use lockon_core::frame::Frame;
 use lockon_core::output;
 use lockon_core::ports::{Delivery, Sink};
-use lockon_core::results::{self, EventsSummary, FrameRecord, Summary, Track};
+use lockon_core::results::{self, EventsSummary, FrameRecord, Summary, Track, ZoneCount};
 use lockon_core::still;
 use lockon_core::surface::Surface;
 use lockon_core::{text, track_events};
@@ -50,7 +50,7 @@ use lockon_run::run::{Opening, Outlet};
 pub use mqtt::Forgotten;
 use mqtt::Home;
 use queue::Queue;
-use track_events::{TrackEvent, TrackEventKind, TrackWatcher};
+use track_events::{TrackEvent, TrackEventKind, TrackWatcher, ZoneEvent, ZoneEventKind, ZoneLimits};
 
 /// Maximum time that the end of a run waits for delivery; the second if the run was stopped.
 pub const FAREWELL: Duration = Duration::from_secs(5);
@@ -87,8 +87,8 @@ pub fn forget(typed: &str, is_forced: bool) -> Result<Forgotten> {
 struct Notice {
     /// The event.
     event: Bytes,
-    /// The track's number.
-    track: u32,
+    /// The track's number; none for an event of a zone.
+    track: Option<u32>,
     /// The track from now on; empty if it is gone.
     track_state: Bytes,
     /// The number of tracks, and their zones.
@@ -125,6 +125,19 @@ struct Event<'a> {
     thumbnail: Option<&'a str>,
 }
 
+/// An event of a zone.
+#[derive(Serialize)]
+struct OfZone<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(flatten)]
+    when: &'a When,
+    seq: u64,
+    zone: &'a str,
+    count: u64,
+    limit: u32,
+}
+
 #[derive(Serialize)]
 struct TrackNow<'a> {
     #[serde(flatten)]
@@ -158,7 +171,7 @@ impl<'a> AllNow<'a> {
     fn of(watcher: &'a TrackWatcher, when: &'a When) -> Self {
         let (tracks, lost) = watcher.counts();
         let zones = watcher.occupied().map(|(zone, inside)| (&**zone, inside)).collect();
-        let crossed = |(line, [inwards, outwards]): (&'a Line, [u64; 2])| {
+        let crossed = |(line, [inwards, outwards]): (&'a CountingLine, [u64; 2])| {
             (&**line.name(), Crossed { inwards, outwards })
         };
         let lines = watcher.lines_crossed().map(crossed).collect();
@@ -203,6 +216,7 @@ impl Outlet for Receivers {
 pub struct EventsSink {
     watcher: TrackWatcher,
     happened: Vec<TrackEvent>,
+    limits: ZoneLimits,
     receivers: Vec<Receiving>,
     when: When,
     has_thumbnails: bool,
@@ -222,7 +236,9 @@ impl EventsSink {
                 source: source.clone(),
                 zones: request.zone.iter().map(|zone| zone.name().clone()).collect(),
                 lines: request.line.iter().map(|line| line.name().clone()).collect(),
-                kinds: TrackEventKind::ALL.map(TrackEventKind::name).to_vec(),
+                kinds: (TrackEventKind::ALL.iter().map(|kind| kind.name()))
+                    .chain(ZoneEventKind::ALL.iter().map(|kind| kind.name()))
+                    .collect(),
             })
         };
         let watcher = TrackWatcher::new(request.zone.clone()).with_lines(request.line.clone());
@@ -235,6 +251,7 @@ impl EventsSink {
             receivers: receivers.collect::<Result<_>>()?,
             watcher,
             happened: Vec::new(),
+            limits: ZoneLimits::new(request.zone_limit.clone(), !request.follows()),
             when,
             has_thumbnails: request.event_thumbnails,
             told: 0,
@@ -282,7 +299,30 @@ impl EventsSink {
             let now = TrackNow { when: &self.when, zones: &zones, track: &track };
             let track_state = if is_gone { Bytes::new() } else { json(&now)? };
             let (state, live) = (state.clone(), live.clone());
-            let notice = Arc::new(Notice { event: text, track: track.id, track_state, state, live });
+            let notice = Arc::new(Notice { event: text, track: Some(track.id), track_state, state, live });
+            for receiver in &mut self.receivers {
+                receiver.push(&notice);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the events of a frame's zones into the queues.
+    fn tell_of_zones(&mut self, frame: &Frame, zones: &[ZoneCount]) -> Result<()> {
+        let mut happened = Vec::new();
+        self.limits.step(zones, &mut happened);
+        if happened.is_empty() {
+            return Ok(());
+        }
+        self.when.set_time(frame.circumstances.captured.map(|at| at.elapsed()).unwrap_or_default());
+        let state = json(&AllNow::of(&self.watcher, &self.when))?;
+        let live: Arc<[u32]> = self.watcher.ids().collect();
+        for ZoneEvent { kind, zone, count, limit } in happened {
+            self.told += 1;
+            let (kind, when, seq) = (kind.name(), &self.when, self.told);
+            let event = json(&OfZone { kind, when, seq, zone: &zone, count, limit })?;
+            let (state, live) = (state.clone(), live.clone());
+            let notice = Arc::new(Notice { event, track: None, track_state: Bytes::new(), state, live });
             for receiver in &mut self.receivers {
                 receiver.push(&notice);
             }
@@ -344,6 +384,7 @@ impl Sink for EventsSink {
         (self.when.frame, self.when.pts_ns) = (number, pts_ns);
         self.watcher.step(record, frame.format.size, &mut self.happened);
         self.tell(Some(frame))?;
+        self.tell_of_zones(frame, &record.zones)?;
         self.check()
     }
 

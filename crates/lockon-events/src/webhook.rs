@@ -278,7 +278,7 @@ mod tests {
     fn notice(number: usize) -> Arc<Notice> {
         let (event, empty) = (Bytes::from(format!("{{\"seq\":{number}}}")), Bytes::new());
         let live = Arc::new([]);
-        Arc::new(Notice { event, track: 1, track_state: empty.clone(), state: empty, live })
+        Arc::new(Notice { event, track: Some(1), track_state: empty.clone(), state: empty, live })
     }
 
     /// Posts so many events to a server with these reactions. Returns the requests that it accepted, and the

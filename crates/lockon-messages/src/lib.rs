@@ -47,16 +47,16 @@ pub struct Results {
     /// Objects beyond the maximum number.
     pub more_objects: u64,
     /// The zones, with what is in them.
-    pub zones: Vec<Zone>,
+    pub zones: Vec<ZoneCount>,
     /// The lines, with the tracks that have crossed them.
-    pub lines: Vec<Line>,
+    pub lines: Vec<LineCount>,
     /// The tracks that crossed a line in this frame.
     pub crossings: Vec<Crossing>,
 }
 
 /// What is in a zone: a structure `zone` in the message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Zone {
+pub struct ZoneCount {
     /// Its name.
     pub zone: String,
     /// Tracks that are in it.
@@ -71,7 +71,7 @@ pub struct Zone {
 
 /// How often a line was crossed so far: a structure `line` in the message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Line {
+pub struct LineCount {
     /// Its name.
     pub line: String,
     /// From its left to its right side, looking from its first end to its second: the field `in`.
@@ -87,7 +87,7 @@ pub struct Crossing {
     pub line: String,
     /// The track's number.
     pub id: u32,
-    /// `in` or `out`, as the counts of a [`Line`].
+    /// `in` or `out`, as the counts of a [`LineCount`].
     pub direction: String,
 }
 
@@ -296,7 +296,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl TryFrom<&gst::StructureRef> for Zone {
+impl TryFrom<&gst::StructureRef> for ZoneCount {
     type Error = Error;
 
     fn try_from(structure: &gst::StructureRef) -> Result<Self, Error> {
@@ -311,8 +311,8 @@ impl TryFrom<&gst::StructureRef> for Zone {
     }
 }
 
-impl From<&Zone> for gst::Structure {
-    fn from(zone: &Zone) -> Self {
+impl From<&ZoneCount> for gst::Structure {
+    fn from(zone: &ZoneCount) -> Self {
         Self::builder("zone")
             .field("zone", &*zone.zone)
             .field("inside", zone.inside)
@@ -323,7 +323,7 @@ impl From<&Zone> for gst::Structure {
     }
 }
 
-impl TryFrom<&gst::StructureRef> for Line {
+impl TryFrom<&gst::StructureRef> for LineCount {
     type Error = Error;
 
     fn try_from(structure: &gst::StructureRef) -> Result<Self, Error> {
@@ -332,8 +332,8 @@ impl TryFrom<&gst::StructureRef> for Line {
     }
 }
 
-impl From<&Line> for gst::Structure {
-    fn from(line: &Line) -> Self {
+impl From<&LineCount> for gst::Structure {
+    fn from(line: &LineCount) -> Self {
         Self::builder("line")
             .field("line", &*line.line)
             .field("in", line.inwards)
@@ -613,10 +613,10 @@ mod tests {
             objects: Some(vec![object.clone(), Object { touches_border: false, ..object }]),
             more_objects: 3,
             zones: vec![
-                Zone { zone: "yard".into(), inside: 2, entered: 5, left: 3, objects: Some(4) },
-                Zone { zone: "front door".into(), ..Zone::default() },
+                ZoneCount { zone: "yard".into(), inside: 2, entered: 5, left: 3, objects: Some(4) },
+                ZoneCount { zone: "front door".into(), ..ZoneCount::default() },
             ],
-            lines: vec![Line { line: "gate".into(), inwards: 7, outwards: 6 }],
+            lines: vec![LineCount { line: "gate".into(), inwards: 7, outwards: 6 }],
             crossings: vec![Crossing { line: "gate".into(), id: 2, direction: "out".into() }],
         }
     }

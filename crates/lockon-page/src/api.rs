@@ -16,7 +16,7 @@ use axum::{Json, Router};
 use serde::{Deserialize, Serialize};
 
 use lockon_core::change::{self, Change};
-use lockon_core::config::{Line, ObjectSpec, Speed, Zone};
+use lockon_core::config::{CountingLine, ObjectSpec, Speed, Zone};
 use lockon_core::results::{FrameRecord, Record};
 use lockon_core::text;
 
@@ -594,7 +594,7 @@ async fn set_line(
     body: Sent<Ends>,
 ) -> Result<Response, Refused> {
     let video = find(&shared, id)?;
-    let line = Line::new(&called_in_address(&name)?, sent(body)?.ends);
+    let line = CountingLine::new(&called_in_address(&name)?, sent(body)?.ends);
     let line = line.map_err(|error| refuse(StatusCode::BAD_REQUEST, &error.to_string()))?;
     Ok(orders::set_line(&shared, &video, line).await)
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedSemaphorePermit;
 
 use lockon_core::change::Change;
-use lockon_core::config::{Line, Zone};
+use lockon_core::config::{CountingLine, Zone};
 use lockon_core::control::Control;
 use lockon_core::error::{Error, Result};
 use lockon_core::frame::Rect;
@@ -115,7 +115,7 @@ pub(super) async fn remove_zone(shared: &Shared, video: &Arc<Video>, name: Strin
 }
 
 /// Counts across a line, or moves the one of its name.
-pub(super) async fn set_line(shared: &Shared, video: &Arc<Video>, line: Line) -> Response {
+pub(super) async fn set_line(shared: &Shared, video: &Arc<Video>, line: CountingLine) -> Response {
     ask(shared, video, move |control| control.set_line(line)).await
 }
 

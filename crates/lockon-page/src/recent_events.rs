@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use lockon_core::config::{Direction, Line, Zone};
+use lockon_core::config::{CountingLine, Direction, Zone};
 use lockon_core::frame::Size;
 use lockon_core::orders::Order;
 use lockon_core::results::FrameRecord;
@@ -70,7 +70,7 @@ pub(super) struct ShownLine {
 }
 
 impl RecentEvents {
-    pub(super) fn new(zones: Vec<Zone>, lines: Vec<Line>) -> Self {
+    pub(super) fn new(zones: Vec<Zone>, lines: Vec<CountingLine>) -> Self {
         Self { watcher: TrackWatcher::new(zones).with_lines(lines), ..Self::default() }
     }
 
@@ -128,7 +128,7 @@ impl RecentEvents {
     }
 
     pub(super) fn lines(&self) -> Vec<ShownLine> {
-        let shown = |(line, [inwards, outwards]): (&Line, [u64; 2])| ShownLine {
+        let shown = |(line, [inwards, outwards]): (&CountingLine, [u64; 2])| ShownLine {
             name: line.name().clone(),
             ends: line.ends(),
             inwards,

@@ -44,7 +44,7 @@ pub struct Rehearsal {
 
 impl Rehearsal {
     /// All requests with a body: method, address, and a valid body.
-    pub const ORDERS: [(&str, &str, &str); 17] = [
+    pub const ORDERS: [(&str, &str, &str); 19] = [
         ("POST", "/api/videos", r#"{"camera":"/dev/video7"}"#),
         ("POST", "/api/videos/0/tracks", r#"{"box":[1,2,30,40],"frame":7}"#),
         ("PUT", "/api/videos/0/tracks/1", r#"{"box":[1,2,30,40],"frame":null}"#),

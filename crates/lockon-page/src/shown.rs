@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockon_core::config::{Line, Zone};
+use lockon_core::config::{CountingLine, Zone};
 use lockon_core::control::Control;
 use lockon_core::results::SearchRecord;
 use lockon_core::surface::Traffic;
@@ -41,7 +41,7 @@ pub(super) struct Shown {
     /// The zones at its start.
     pub(super) zones: Vec<Zone>,
     /// The lines at its start.
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<CountingLine>,
     /// The search at its start.
     pub(super) search: Arc<SearchRecord>,
     /// True if the run has nothing to do until a box is drawn: it pauses at its first frame.

@@ -10,7 +10,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::backend::{self, Backend, Device, Options, Standing, Variants};
 use crate::devices::Devices;
 use lockon_core::config::{
-    BackendChoice, Kernel, Limits, Line, LumaRange, SearchMethod, ThresholdSpec, TimeSpan, TrackSpec, Zone,
+    BackendChoice, CountingLine, Kernel, Limits, LumaRange, SearchMethod, ThresholdSpec, TimeSpan, TrackSpec,
+    Zone,
 };
 use lockon_core::control::Control;
 use lockon_core::distinctiveness;
@@ -240,7 +241,7 @@ pub struct Setup {
     /// The zones.
     pub zones: Vec<Zone>,
     /// The lines.
-    pub lines: Vec<Line>,
+    pub lines: Vec<CountingLine>,
 }
 
 /// Opens a device for what an engine wants, as [`open`] does.

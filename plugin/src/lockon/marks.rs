@@ -121,15 +121,15 @@ fn of_track(t: &Track, ids: &Ids) -> lockon_messages::Track {
     }
 }
 
-fn of_zone(zone: &ZoneCount) -> lockon_messages::Zone {
+fn of_zone(zone: &ZoneCount) -> lockon_messages::ZoneCount {
     let ZoneCount { zone, inside, entered, left, objects } = zone;
     let (inside, entered, left, objects) = (*inside, *entered, *left, *objects);
-    lockon_messages::Zone { zone: zone.to_string(), inside, entered, left, objects }
+    lockon_messages::ZoneCount { zone: zone.to_string(), inside, entered, left, objects }
 }
 
-fn of_line(line: &LineCount) -> lockon_messages::Line {
+fn of_line(line: &LineCount) -> lockon_messages::LineCount {
     let LineCount { line, inwards, outwards, .. } = line;
-    lockon_messages::Line { line: line.to_string(), inwards: *inwards, outwards: *outwards }
+    lockon_messages::LineCount { line: line.to_string(), inwards: *inwards, outwards: *outwards }
 }
 
 fn of_crossing(crossing: &Crossing) -> lockon_messages::Crossing {

@@ -15,13 +15,13 @@ use crate::frame::Size;
 /// It has a left and a right side, as they are seen in the picture by somebody who stands on the first point
 /// and looks at the second.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Line {
+pub struct CountingLine {
     name: Arc<str>,
     ends: [[f64; 2]; 2],
 }
 
 /// The lines of a run.
-pub type Lines = Places<Line>;
+pub type CountingLines = Places<CountingLine>;
 
 /// The direction in which a line is crossed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -46,7 +46,7 @@ impl Direction {
     }
 }
 
-impl Line {
+impl CountingLine {
     /// A line between these points, in pixels.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ impl Line {
     }
 }
 
-impl Placed for Line {
+impl Placed for CountingLine {
     fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -127,14 +127,14 @@ impl Placed for Line {
     }
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for CountingLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [[ax, ay], [bx, by]] = self.ends;
         write!(f, "{}={ax},{ay},{bx},{by}", self.name)
     }
 }
 
-impl FromStr for Line {
+impl FromStr for CountingLine {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -159,7 +159,7 @@ mod tests {
 
     const PICTURE: Size = Size::new(641, 479);
 
-    fn line(text: &str) -> Line {
+    fn line(text: &str) -> CountingLine {
         text.parse().unwrap()
     }
 
@@ -218,7 +218,7 @@ mod tests {
             ("a=1,2,1.5,2.5", "at least a pixel apart"),
             ("a\n=0,0,9,9", "control characters"),
         ] {
-            let error = text.parse::<Line>().unwrap_err().to_string();
+            let error = text.parse::<CountingLine>().unwrap_err().to_string();
             assert!(error.contains(said), "{text}: {error}");
         }
         let text = "front door=0,0,10.5,-3";

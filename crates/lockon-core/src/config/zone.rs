@@ -314,6 +314,31 @@ impl FromStr for Zone {
     }
 }
 
+/// How many may be in a zone before that is reported: `NAME=N`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZoneLimit {
+    /// The zone's name.
+    pub zone: Arc<str>,
+    /// The most that may be in it.
+    pub most: u32,
+}
+
+impl fmt::Display for ZoneLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.zone, self.most)
+    }
+}
+
+impl FromStr for ZoneLimit {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let parts = text.split_once('=').filter(|(zone, _)| !zone.is_empty());
+        let limit = parts.and_then(|(zone, most)| Some(Self { zone: zone.into(), most: most.parse().ok()? }));
+        limit.ok_or_else(|| Error::value("zone-limit", text, "expected NAME=N: a zone's name and a number"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -431,5 +456,14 @@ mod tests {
         }
         let text = "front door=0,0,10.5,0,-3,7";
         assert_eq!(zone(text).to_string(), text);
+    }
+
+    #[test]
+    fn a_limit_is_a_zones_name_and_a_number() {
+        for text in ["gate", "gate=", "=3", "gate=-1", "gate=x"] {
+            assert!(text.parse::<ZoneLimit>().unwrap_err().to_string().contains("expected NAME=N"), "{text}");
+        }
+        let limit: ZoneLimit = "front door=0".parse().unwrap();
+        assert_eq!((&*limit.zone, limit.most, limit.to_string()), ("front door", 0, "front door=0".into()));
     }
 }

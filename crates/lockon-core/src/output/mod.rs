@@ -400,6 +400,7 @@ mod samples {
             h: 3.0,
             score: 0.5,
             second_peak_ratio: 0.25,
+            object: None,
         }
     }
 

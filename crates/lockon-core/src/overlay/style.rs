@@ -81,19 +81,19 @@ impl Style {
     pub(super) fn draw_line(&self, drawing: &mut Drawing, [a, b]: [[f64; 2]; 2], colour: Colour) {
         let (dx, dy) = (b[0] - a[0], b[1] - a[1]);
         let length = libm::hypot(dx, dy);
-        let middle = [(a[0] + b[0]) / 2.0, (a[1] + b[1]) / 2.0];
+        let middle = [0, 1].map(|axis| f64::midpoint(a[axis], b[axis]));
         let far = (6 * self.line) as f64 / length;
         // To the right, and from there half way back on both sides.
         let tip = [middle[0] - dy * far, middle[1] + dx * far];
         let wing = |side: f64| {
             let (x, y) = (dx * far / 2.0 * side, dy * far / 2.0 * side);
-            [(middle[0] + tip[0]) / 2.0 + x, (middle[1] + tip[1]) / 2.0 + y]
+            [f64::midpoint(middle[0], tip[0]) + x, f64::midpoint(middle[1], tip[1]) + y]
         };
         let lines = [(a, b), (middle, tip), (wing(1.0), tip), (wing(-1.0), tip)];
         for (colour, grown) in [(BLACK, (self.line + 1) / 2), (colour, 0)] {
             for (from, to) in lines {
                 self.draw_solid(drawing, from, to, |drawing, area| {
-                    drawing.fill(area.grown(grown), colour, 255)
+                    drawing.fill(area.grown(grown), colour, 255);
                 });
             }
         }

@@ -85,7 +85,7 @@ const LABEL: &str = "object";
 /// The tracks of a mask's objects.
 pub(super) struct Blobs {
     /// In the order in which they were first seen.
-    blobs: Vec<Blob>,
+    all: Vec<Blob>,
     label: Arc<str>,
     hidden_seconds: f64,
     /// The objects that are associated, by their places in the record, ascending.
@@ -141,7 +141,7 @@ struct Pair {
 impl Blobs {
     pub(super) fn new() -> Self {
         Self {
-            blobs: Vec::new(),
+            all: Vec::new(),
             label: LABEL.into(),
             hidden_seconds: HIDDEN_SECONDS,
             chosen: Vec::new(),
@@ -160,17 +160,17 @@ impl Blobs {
 
     /// The numbers of the tracks.
     pub(super) fn ids(&self) -> impl Iterator<Item = u32> {
-        self.blobs.iter().filter_map(|blob| blob.id)
+        self.all.iter().filter_map(|blob| blob.id)
     }
 
     /// Ends these tracks. The objects that they followed may begin new ones.
     pub(super) fn forget(&mut self, is_meant: impl Fn(u32) -> bool) {
-        self.blobs.retain(|blob| !blob.id.is_some_and(&is_meant));
+        self.all.retain(|blob| !blob.id.is_some_and(&is_meant));
     }
 
     /// Frames have another size from now on.
     pub(super) fn rescale(&mut self, x: f64, y: f64) {
-        for blob in &mut self.blobs {
+        for blob in &mut self.all {
             for [left, top, w, h] in [&mut blob.at, &mut blob.expected] {
                 (*left, *top, *w, *h) = (*left * x, *top * y, *w * x, *h * y);
             }
@@ -190,13 +190,13 @@ impl Blobs {
         tracks: &mut Vec<Track>,
     ) {
         self.choose(objects, &tracks[given..]);
-        for blob in &mut self.blobs {
+        for blob in &mut self.all {
             blob.expect(seconds);
         }
         self.associate(objects, seconds);
         self.merge(objects, seconds);
         let limit = self.hidden_seconds;
-        self.blobs.retain(|blob| {
+        self.all.retain(|blob| {
             let is_over = match blob.id {
                 None => blob.object.is_none(),
                 Some(_) if blob.state != TrackState::Lost => false,
@@ -214,7 +214,7 @@ impl Blobs {
         self.confirm(numbers);
         let label = &self.label;
         let record = |blob: &Blob| blob.record(label);
-        tracks.extend(self.blobs.iter().filter_map(record));
+        tracks.extend(self.all.iter().filter_map(record));
     }
 
     /// Chooses the objects to associate: those that no given box lies on, the largest if they are too many.
@@ -254,7 +254,7 @@ impl Blobs {
 
     /// Rule 2.
     fn associate(&mut self, objects: &[Object], seconds: f64) {
-        let Self { blobs, chosen, taken, pairs, .. } = self;
+        let Self { all: blobs, chosen, taken, pairs, .. } = self;
         pairs.clear();
         for (place, blob) in blobs.iter().enumerate() {
             let rank = match blob.id {
@@ -288,7 +288,7 @@ impl Blobs {
 
     /// Rule 3, and the boxes and states of all tracks.
     fn merge(&mut self, objects: &[Object], seconds: f64) {
-        let Self { blobs, chosen, taken, covers, hidden_seconds, .. } = self;
+        let Self { all: blobs, chosen, taken, covers, hidden_seconds, .. } = self;
         covers.clear();
         covers.extend(blobs.iter().map(|blob| {
             if blob.object.is_some() || blob.id.is_none() || blob.state == TrackState::Lost {
@@ -343,7 +343,7 @@ impl Blobs {
 
     /// The first half of rule 5.
     fn begin(&mut self, objects: &[Object]) {
-        let Self { blobs, chosen, taken, .. } = self;
+        let Self { all: blobs, chosen, taken, .. } = self;
         let new = chosen.iter().filter(|object| !taken[**object]);
         blobs.extend(new.map(|&object| Blob::new(object, &objects[object])));
     }
@@ -351,7 +351,7 @@ impl Blobs {
     /// The second half of rule 5.
     fn confirm(&mut self, numbers: &Numbers) {
         let mut count = self.ids().count();
-        let Self { blobs, is_full, .. } = self;
+        let Self { all: blobs, is_full, .. } = self;
         for blob in blobs.iter_mut().filter(|blob| blob.id.is_none() && blob.sightings >= CONFIRMATIONS) {
             blob.id = if count < MOST_TRACKS { numbers.next() } else { None };
             if let Some(id) = blob.id {

@@ -164,18 +164,20 @@ impl<'a> Outbox<'a> {
     fn take(&mut self, notice: &Notice) {
         let event = self.message(self.broker.below("events"), notice.event.clone(), false);
         self.waiting.push_back(Message { is_event: true, ..event });
-        let is_over = |id: &u32| *id != notice.track && notice.live.binary_search(id).is_err();
+        let is_over = |id: &u32| notice.track != Some(*id) && notice.live.binary_search(id).is_err();
         for id in self.tracks.extract_if(.., |id| is_over(id)).collect::<Vec<_>>() {
             self.put(self.broker.below(&format!("tracks/{id}")), Bytes::new(), true);
         }
-        let topic = self.broker.below(&format!("tracks/{}", notice.track));
-        self.stale.topics.remove(&topic);
-        if notice.track_state.is_empty() {
-            self.tracks.remove(&notice.track);
-        } else {
-            self.tracks.insert(notice.track);
+        if let Some(track) = notice.track {
+            let topic = self.broker.below(&format!("tracks/{track}"));
+            self.stale.topics.remove(&topic);
+            if notice.track_state.is_empty() {
+                self.tracks.remove(&track);
+            } else {
+                self.tracks.insert(track);
+            }
+            self.put(topic, notice.track_state.clone(), true);
         }
-        self.put(topic, notice.track_state.clone(), true);
         self.put(self.broker.below("state"), notice.state.clone(), true);
     }
 
@@ -523,7 +525,7 @@ mod tests {
         let state = |name: &str| Bytes::from(format!("{name} after {number}"));
         Arc::new(Notice {
             event: format!("event {number}").into(),
-            track,
+            track: Some(track),
             track_state: if is_live { state("track") } else { Bytes::new() },
             state: state("state"),
             live: live.into(),

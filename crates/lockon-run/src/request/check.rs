@@ -7,7 +7,9 @@ use std::sync::Arc;
 use super::{FIELDS, Field, ReceiverAddress, ReceiverText, Request, Share, login};
 use crate::backend::cuda;
 use crate::setup;
-use lockon_core::config::{BackendChoice, Line, Moment, OnDeviceLoss, Part, SearchMethod, View, Zone};
+use lockon_core::config::{
+    BackendChoice, CountingLine, Moment, OnDeviceLoss, Part, SearchMethod, View, Zone, ZoneLimit,
+};
 use lockon_core::error::{Error, Result};
 use lockon_core::files;
 use lockon_core::message::{Message, Setting};
@@ -67,7 +69,11 @@ impl Request {
             return usage("--start is for files: a camera or stream has no frames from before it was opened");
         }
         check_called_once("zone", self.zone.iter().map(Zone::name))?;
-        check_called_once("line", self.line.iter().map(Line::name))?;
+        check_called_once("line", self.line.iter().map(CountingLine::name))?;
+        let is_known = |limit: &&ZoneLimit| self.zone.iter().any(|zone| *zone.name() == limit.zone);
+        if let Some(limit) = self.zone_limit.iter().find(|limit| !is_known(limit)) {
+            return Err(Error::Usage(format!("--zone-limit {limit}: there is no such --zone")));
+        }
         self.check_receivers()?;
         let search = (!self.template.is_empty()).then_some(self.search);
         setup::check_device(&self.kernel, self.backend, search, self.threshold)?;
@@ -170,13 +176,10 @@ impl Request {
         }
         let is_drawn = !self.output.is_empty() || !self.sink.is_empty();
         let is_driven = self.display || self.serve.is_some() || self.control.is_some();
-        let follows = !self.track.is_empty()
-            || self.pick
-            || self.track_matches
-            || self.track_detections
-            || self.track_objects;
+        let follows = self.follows();
+        let counts_objects = self.objects && !self.zone_limit.is_empty();
         let of_tracks = [
-            ("--events", !self.events.is_empty()),
+            ("--events", !self.events.is_empty() && !counts_objects),
             ("--follow", self.follow.is_some()),
             ("--line", !self.line.is_empty()),
             ("--zone", !self.zone.is_empty() && !self.objects && !is_drawn),

@@ -9,9 +9,9 @@ use std::sync::LazyLock;
 use super::Request;
 use crate::request::ListenAddress;
 use lockon_core::config::{
-    Angles, BackendChoice, Bounds, Codec, Connectivity, Kernel, Line, LumaRange, Moment, ObjectColour,
-    OnDeviceLoss, Rotate, Scales, SearchMethod, Shot, Speed, Square, Subject, ThresholdSpec, TimeSpan,
-    TrackSpec, Typed, View, Zone,
+    Angles, BackendChoice, Bounds, Codec, Connectivity, CountingLine, Kernel, LumaRange, Moment,
+    ObjectColour, OnDeviceLoss, Rotate, Scales, SearchMethod, Shot, Speed, Square, Subject, ThresholdSpec,
+    TimeSpan, TrackSpec, Typed, View, Zone, ZoneLimit,
 };
 use lockon_core::error::{Bytes, Error, Result};
 use lockon_core::frame::{Rect, Size};
@@ -332,7 +332,8 @@ text_of_values!(
     Shot,
     Speed,
     Zone,
-    Line,
+    ZoneLimit,
+    CountingLine,
     Kernel,
     Decoder,
     ListenAddress,

@@ -49,9 +49,9 @@ use crate::backend::{self, Options};
 use crate::setup::{self, NamedTemplate, Setup};
 use field::{SPEC, request};
 use lockon_core::config::{
-    Angles, BackendChoice, Bounds, Cleaning, Codec, Connectivity, Kernel, Limits, Line, LumaRange, Moment,
-    ObjectColour, ObjectSpec, OnDeviceLoss, Part, Rotate, Scales, SearchMethod, Shot, Speed, Square, Subject,
-    ThresholdSpec, TimeSpan, TrackSpec, Typed, View, Zone,
+    Angles, BackendChoice, Bounds, Cleaning, Codec, Connectivity, CountingLine, Kernel, Limits, LumaRange,
+    Moment, ObjectColour, ObjectSpec, OnDeviceLoss, Part, Rotate, Scales, SearchMethod, Shot, Speed, Square,
+    Subject, ThresholdSpec, TimeSpan, TrackSpec, Typed, View, Zone, ZoneLimit,
 };
 use lockon_core::control::Control;
 use lockon_core::error::{Bytes, Result};
@@ -275,8 +275,12 @@ request! {
     /// A line across which tracks are counted, by the centres of their boxes: `in` from its left to its right
     /// side, looking from its first end to its second, `out` the other way. Totals are in results, in the
     /// report and at the end of the run; drawn like zones; may be given several times
-    line: Vec<Line> = Vec::new(),
+    line: Vec<CountingLine> = Vec::new(),
         Spec { value: "NAME=X,Y,X,Y", takes_hyphens: true, element: InElement::Ready, decides: Decides::IfSet, ..OUTPUT };
+    /// Report an event when more than N tracks are in this --zone for five frames (`crowded`), and when no
+    /// longer (`cleared`); N objects where nothing is followed; may be given several times
+    zone_limit: Vec<ZoneLimit> = Vec::new(),
+        Spec { value: "NAME=N", needs: &["zone", "events"], decides: Decides::IfSet, ..OUTPUT };
     /// Put a small picture of the track into each event: JPEG, in base64
     event_thumbnails: bool = false, Spec { is_rare: true, needs: &["events"], decides: Decides::IfSet, ..OUTPUT };
     /// Announce the run to Home Assistant through the MQTT broker: a count of tracks, the state of each
@@ -491,6 +495,15 @@ impl Request {
             max_matches: self.max_matches as usize,
             max_overlap: self.max_overlap,
         }
+    }
+
+    /// True if something is followed from the start, by an option.
+    pub fn follows(&self) -> bool {
+        !self.track.is_empty()
+            || self.pick
+            || self.track_matches
+            || self.track_detections
+            || self.track_objects
     }
 
     /// Warns of zones that no track can enter, and lines that none can cross. The picture's edge may cut them:

@@ -262,7 +262,7 @@ fn more_objects_than_can_be_followed_are_bounded_and_the_largest_come_first() {
         last = scene.step(&objects);
     }
     assert_eq!(last.len(), MOST_TRACKS);
-    assert!(scene.blobs.blobs.len() <= MOST_OBJECTS);
+    assert!(scene.blobs.all.len() <= MOST_OBJECTS);
     assert!(scene.blobs.chosen.contains(&3200));
 }
 
