@@ -297,7 +297,7 @@ fn tracks_of_objects_are_counted_across_lines_in_every_output() {
         assert_eq!(lines[0]["track_objects"], true);
         let summary = lines.last().unwrap();
         assert_eq!(summary["lines"], serde_json::json!([{ "line": "gate", "in": 1, "out": 1 }]));
-        assert_eq!(summary["zones"][0]["objects"]["most"], 1.0);
+        assert_eq!(summary["zones"][0]["objects"]["most"], 2.0);
         let crossings: Vec<_> =
             lines.iter().filter_map(|line| Some((line["frame"].as_u64()?, line.get("crossings")?))).collect();
         assert_eq!(crossings.len(), 2, "{crossings:?}");

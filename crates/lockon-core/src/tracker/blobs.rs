@@ -10,20 +10,19 @@
 //! 2. **Associated.** An object may be a track's if their centres are at most [`REACH`] sides of the track's
 //!    box apart (a side is the root of its area, as in X. Zhou et al., "Tracking Objects as Points", 2020),
 //!    [`FIRST_REACH`] if its velocity is not known, and neither box has more than [`MOST_GROWTH`] times the
-//!    area of the other. Of all such pairs the closest is taken, then the closest of those that are left, and so on: pairs of tracks
-//!    that were seen in the frame before come first, then those of hidden ones, then those of candidates;
-//!    within these the greatest [closeness] first, then the older track, then the object that comes first in
-//!    the record. (SORT solves the assignment as a whole; with gates as narrow as these both agree but in
-//!    ties, and this order is the same on every machine.)
-//! 3. **Merged.** A track that has no object any more lies in the one that covers at least [`COVERED`] of it, if one
-//!    does; a track that was merged before, in the one that covers most of it. If that object has at least
-//!    [`GROWN`] times the area that its own track is expected to have, or is nobody's, objects have merged:
-//!    its track and all that lie in it keep their sizes and go on by their velocities, within its box, as
-//!    uncertain. This lasts no longer than each was seen by itself before and [`HIDDEN_SECONDS`] more: a part
-//!    of an object that was taken for one does not live on in it. A track alone whose object has grown so
-//!    much, away from the border of the picture, has merged with something unknown, such as a shadow: for
-//!    [`HIDDEN_SECONDS`], after which that is its size. Where objects part, each track gets the one that is
-//!    closest to where it is expected.
+//!    area of the other. Of all such pairs the closest is taken, then the closest of those that are left, and
+//!    so on: pairs of tracks that were seen in the frame before come first, then those of hidden ones, then
+//!    those of candidates; within these the greatest [closeness] first, then the older track, then the object
+//!    that comes first in the record. (SORT solves the assignment as a whole instead.)
+//! 3. **Merged.** A track that has no object any more lies in the one that covers at least [`COVERED`] of it,
+//!    if one does; a track that was merged before, in the one that covers most of it. If that object has at
+//!    least [`GROWN`] times the area that its own track is expected to have, or is nobody's, objects have
+//!    merged: its track and all that lie in it keep their sizes and go on by their velocities, within its
+//!    box, as uncertain. This lasts no longer than each was seen by itself before and [`HIDDEN_SECONDS`]
+//!    more: a part of an object that was taken for one does not live on in it. A track alone whose object has
+//!    grown so much, away from the border of the picture, has merged with something unknown, such as a
+//!    shadow: for [`HIDDEN_SECONDS`], after which that is its size. Where objects part, each track gets the
+//!    one that is closest to where it is expected.
 //! 4. **Hidden.** Another track without an object is lost: its record has the last box. It ends when that has
 //!    lasted [`HIDDEN_SECONDS`], or [`LEFT_SECONDS`] if its object touched the border of the picture.
 //! 5. **Begun.** Objects that are no track's are candidates. One that is seen in [`CONFIRMATIONS`] frames in

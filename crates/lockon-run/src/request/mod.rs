@@ -111,16 +111,16 @@ request! {
     /// until it is lost for long
     track_detections: bool = false,
         Spec { excludes: &["track-matches"], element: InElement::Ready, ..TO_DO };
-    /// Follow the --objects of the mask: one that is seen in three frames in a row becomes a track with its
-    /// own number, until it is hidden for more than a second (--lost-for). Tracks can be counted across a --line
-    track_objects: bool = false,
-        Spec { needs: &["objects"], excludes: &["track-matches", "track-detections"], element: InElement::Ready, decides: Decides::IfSet, ..TO_DO };
     /// Follow only detections of this class, as the detector names it; may be given several times
     detection_type: Vec<String> = Vec::new(),
         Spec { is_rare: true, value: "CLASS", needs: &["track-detections"], element: InElement::Ready, ..TO_DO };
     /// Minimum score of a detection, from 0 to 1: the field `confidence` of a region's parameters
     min_detection_score: f64 = 0.0,
         Spec { is_rare: true, value: "SCORE", needs: &["track-detections"], range: Some((0.0, 1.0)), element: InElement::Ready, ..TO_DO };
+    /// Follow the --objects of the mask: one that is seen in three frames in a row becomes a track with its
+    /// own number, until it is hidden for a second (--lost-for). --line counts the tracks that cross it
+    track_objects: bool = false,
+        Spec { needs: &["objects"], excludes: &["track-matches", "track-detections"], element: InElement::Ready, decides: Decides::IfSet, ..TO_DO };
     /// End a track that has been lost for this long: 10s, 500ms, 1:30 [default: boxes of --track are searched
     /// for until the video ends; tracks of matches and detections end after 2 s, of objects after 1 s]
     lost_for: Option<TimeSpan> = None,
@@ -506,8 +506,8 @@ impl Request {
             || self.track_objects
     }
 
-    /// Warns of zones that no track can enter, and lines that none can cross. The picture's edge may cut them:
-    /// that is no error.
+    /// Warns of zones that no track can enter, and lines that none can cross. The picture's edge may cut
+    /// them: that is no error.
     pub fn warn_of_places_outside(&self, picture: Size) {
         for zone in self.zone.iter().filter(|zone| zone.is_outside(picture)) {
             let name = text::in_one_line(zone.name());
