@@ -33,6 +33,7 @@ const FILES_WITH_UNSAFE: &[&str] = &[
     "crates/lockon-bench/src/textures/fetch.rs",
     "crates/lockon-bench/src/textures/resample.rs",
     "crates/lockon-bench/src/textures/view.rs",
+    "crates/lockon-core/src/backend/cpu/products/avx512.rs",
     "crates/lockon-core/src/colour/avx512.rs",
     "crates/lockon-core/src/device_memory.rs",
     "crates/lockon-core/src/simd.rs",

@@ -128,27 +128,23 @@ pub(super) fn score_at(
     score::score(template.sums(), s, ss, st)
 }
 
-/// Appends a position whose exact score is known to `found`, if it is a peak by the exact scores around it.
-///
-/// # Panics
-/// If the window does not lie inside the region.
+/// Appends a position of a score map whose exact score is known to `found`, if it is a peak by the exact
+/// scores around it, which `score_at` makes.
 pub(super) fn find_peak(
-    level: Level,
-    region: PlaneRef<'_>,
-    template: &Template,
+    map: Size,
+    score_at: impl Fn((usize, usize)) -> f64,
     member: u32,
     (x, y): (usize, usize),
     score: f64,
     found: &mut Vec<Candidate>,
 ) {
-    let map = template.size().positions_in(region.size());
     let (left, top) = (x.saturating_sub(1), y.saturating_sub(1));
     let around = Size::new((x + 2).min(map.width) - left, (y + 2).min(map.height) - top);
     let mut scores = [score; 9];
     for (i, score) in scores[..around.area()].iter_mut().enumerate() {
         let at = (left + i % around.width, top + i / around.width);
         if at != (x, y) {
-            *score = score_at(level, region, template, at);
+            *score = score_at(at);
         }
     }
     let wanted = Rect::new(x - left, y - top, 1, 1);

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `ncc`, `workload`, `plan` | the search of a bank; how much work it is; cutting score maps into tiles |
 //! | `correlate`, `sums` | sums of products by FFT; sums of windows by sliding |
+//! | `products` | exact sums of products of bytes, for small templates |
 //! | `estimate`, `exact`, `search` | where a match can be; the exact scores there; both for one tile |
 //! | `wanted` | the least scores that still count in a frame |
 //! | `pyramid` | search from coarse to fine |
@@ -48,6 +49,7 @@ mod gaussian;
 pub mod ncc;
 pub mod objects;
 mod plan;
+mod products;
 mod pyramid;
 mod search;
 mod sums;

@@ -19,6 +19,7 @@ use rayon::prelude::*;
 
 use super::correlate::Plans;
 use super::plan::{Plan, Tile, Workload};
+use super::products;
 use super::search::{PreparedSearch, SearchWorker};
 use super::simd::Level;
 use super::wanted::Wanted;
@@ -38,6 +39,8 @@ use crate::template::Bank;
 pub struct Planner {
     level: Level,
     plans: Plans<f32>,
+    /// Small templates are multiplied without transforms where that is faster.
+    multiplies: bool,
 }
 
 impl Planner {
@@ -48,7 +51,13 @@ impl Planner {
 
     /// A planner that remembers nothing yet, whose matchers use the instructions of a level.
     pub fn at(level: Level) -> Self {
-        Self { level, plans: Plans::new(level) }
+        Self { level, plans: Plans::new(level), multiplies: true }
+    }
+
+    /// As [`Self::at`]; its matchers make transforms whatever is faster.
+    #[cfg(test)]
+    fn transforming(level: Level) -> Self {
+        Self { multiplies: false, ..Self::at(level) }
     }
 }
 
@@ -123,7 +132,9 @@ impl Matcher {
         let work = workload::of_bank(&bank, region, threads);
         let plan = Plan::new(&work);
         let selector = Selector::new(&bank);
-        let search = PreparedSearch::new(&mut planner.plans, bank, region, plan, planner.level, control);
+        let Planner { level, plans, multiplies } = planner;
+        let patterns = multiplies.then(|| products::patterns(&bank, &plan, &work, *level)).flatten();
+        let search = PreparedSearch::new(plans, bank, region, (plan, patterns), *level, control);
         let worker = search.worker_bytes();
         let largest = search.member_bytes().max().unwrap_or(0);
         let least = worker + largest + LEAST_PEAKS;
@@ -374,8 +385,9 @@ mod tests {
         Matcher::new(&mut Planner::new(), Arc::new(bank), region, threads)
     }
 
-    fn matcher_at(level: Level, bank: Bank, region: Size, threads: usize) -> Matcher {
-        Matcher::new(&mut Planner::at(level), Arc::new(bank), region, threads)
+    /// Planners that make transforms, and products where these are faster.
+    fn planners(level: Level) -> [Planner; 2] {
+        [Planner::transforming(level), Planner::at(level)]
     }
 
     fn run(matcher: &mut Matcher, frame: PlaneRef<'_>, roi: Rect, limits: &Limits) -> Vec<Match> {
@@ -402,13 +414,15 @@ mod tests {
         let expected = reference::ncc::matches(frame, bank, roi, limits);
         let levels = Level::available().into_iter().map(|level| (level, 2));
         for (level, threads) in levels.chain([(Level::best(), 1), (Level::best(), 5)]) {
-            let mut matcher = matcher_at(level, bank.clone(), roi.size(), threads);
-            assert_eq!(run(&mut matcher, frame, roi, limits), expected, "{threads} threads, {level}");
-            for (member, template) in bank.members().iter().enumerate() {
-                let expected = reference::ncc::score_map(frame.crop(roi), template);
-                let found = matcher.score_map(frame, roi, member).unwrap();
-                let differs = found.iter().zip(&expected).position(|(a, b)| a.to_bits() != b.to_bits());
-                assert_eq!((found.len(), differs), (expected.len(), None), "member {member}");
+            for mut planner in planners(level) {
+                let mut matcher = Matcher::new(&mut planner, Arc::new(bank.clone()), roi.size(), threads);
+                assert_eq!(run(&mut matcher, frame, roi, limits), expected, "{threads} threads, {level}");
+                for (member, template) in bank.members().iter().enumerate() {
+                    let expected = reference::ncc::score_map(frame.crop(roi), template);
+                    let found = matcher.score_map(frame, roi, member).unwrap();
+                    let differs = found.iter().zip(&expected).position(|(a, b)| a.to_bits() != b.to_bits());
+                    assert_eq!((found.len(), differs), (expected.len(), None), "member {member}");
+                }
             }
         }
     }
@@ -721,7 +735,7 @@ mod tests {
 
     #[test]
     fn matches_are_the_references_on_2000_random_scenes_at_every_level() {
-        let by_estimates = std::cell::Cell::new(0);
+        let [by_estimates, by_products] = [(); 2].map(|()| std::cell::Cell::new(0));
         for_scenes(2000, Size::new(60, 45), |frame, bank, roi, limits| {
             let frame = frame.as_ref();
             // High limits and a single match are where least is scored exactly.
@@ -729,15 +743,22 @@ mod tests {
             let high = Limits { min_score: limits.min_score.abs().max(0.3), ..*limits };
             for limits in [*limits, best_only, high] {
                 let expected = reference::ncc::matches(frame, bank, roi, &limits);
-                for level in Level::available() {
-                    let mut matcher = matcher_at(level, bank.clone(), roi.size(), 1);
+                for mut planner in Level::available().into_iter().flat_map(planners) {
+                    let mut matcher = Matcher::new(&mut planner, Arc::new(bank.clone()), roi.size(), 1);
                     let found = run(&mut matcher, frame, roi, &limits);
-                    assert_eq!(found, expected, "{level}, {limits:?}");
+                    let Planner { level, multiplies, .. } = planner;
+                    assert_eq!(found, expected, "{level}, products: {multiplies}, {limits:?}");
+                    if matcher.search.multiplies() {
+                        by_products.set(by_products.get() + 1);
+                        continue;
+                    }
                     let is_exact = matcher.workers.iter().any(SearchWorker::has_made_a_map);
                     by_estimates.set(by_estimates.get() + usize::from(!is_exact && !found.is_empty()));
                 }
             }
         });
         assert!(by_estimates.get() > 0, "nothing was found by estimates alone");
+        let has_products = Level::available().into_iter().any(products::is_there);
+        assert!(by_products.get() > 1000 || !has_products, "{} searches by products", by_products.get());
     }
 }

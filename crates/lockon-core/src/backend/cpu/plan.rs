@@ -103,6 +103,13 @@ impl Plan {
 
     /// About how long the search takes, in nanoseconds of the machine that the constants were measured on.
     pub(super) fn cost_ns(&self, work: &Workload) -> f64 {
+        let rounds = self.pieces().div_ceil(work.threads) as f64;
+        let woken = if work.threads.min(self.pieces()) > 1 { WAKE_NS } else { 0.0 };
+        self.piece_ns(work) * rounds + woken
+    }
+
+    /// About how long one piece of work takes, in the same nanoseconds.
+    pub(super) fn piece_ns(&self, work: &Workload) -> f64 {
         let Size { width, height } = self.tile;
         let columns = (width / 2 + 1) as f64 * fft_ns(height);
         let rows = |count: usize| count as f64 / 2.0 * fft_ns(width);
@@ -113,9 +120,7 @@ impl Plan {
             forward * work.planes as f64 + correlation * work.correlations.div_ceil(self.groups) as f64;
         // Tile, template and product, each half a spectrum of 8 bytes a number.
         let excess = (3 * 4 * self.tile.area()) as f64 / CACHE_BYTES;
-        let rounds = self.pieces().div_ceil(work.threads) as f64;
-        let woken = if work.threads.min(self.pieces()) > 1 { WAKE_NS } else { 0.0 };
-        piece * (1.0 + UNCACHED * excess.log2().max(0.0)) * rounds + woken
+        piece * (1.0 + UNCACHED * excess.log2().max(0.0))
     }
 }
 

@@ -327,9 +327,11 @@ impl Pyramid {
             }
             let member = used.iter().position(|&variant| variant == place.variant).expect("just collected");
             let (template, at) = (&bank.members()[member], (place.x, place.y));
-            let score = exact::score_at(self.level, region, template, at);
+            let score_at = |at| exact::score_at(self.level, region, template, at);
+            let score = score_at(at);
             if score >= limits.min_score {
-                exact::find_peak(self.level, region, template, member as u32, at, score, &mut candidates);
+                let map = template.size().positions_in(region.size());
+                exact::find_peak(map, score_at, member as u32, at, score, &mut candidates);
             }
         }
         Selector::new(&bank).select(&mut candidates, &bank, origin, limits, matches);

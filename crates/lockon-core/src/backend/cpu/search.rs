@@ -8,6 +8,7 @@ use super::correlate::{Correlator, Pattern, Plans, Scratch, Spectrum};
 use super::estimate::Estimates;
 use super::exact::{self, Exact, ExactMember, ExactWork};
 use super::plan::{Plan, Tile};
+use super::products::{self, Products};
 use super::simd::Level;
 use super::sums::{MAX_WINDOW, RowSums, WindowVariances};
 use super::wanted::Wanted;
@@ -24,6 +25,9 @@ const MIN_ESTIMATED: f64 = 0.05;
 
 /// Below this limit, a best score is looked for among the estimates before anything is scored exactly.
 const LOW_THRESHOLD: f64 = 0.5;
+
+/// About how long an exact score takes of which the sums are there, in nanoseconds.
+const SUMMED_SCORE_NS: f64 = 10.0;
 
 /// About how long an exact score takes beside one position of an exact map, in nanoseconds: of its own, a
 /// pixel, and a pixel under a mask with gaps. The last is from a profile of a template of 60x60, where it was
@@ -43,7 +47,8 @@ pub(super) struct PreparedSearch {
     pub(super) plan: Plan,
     pub(super) control: Control,
     level: Level,
-    correlator: Correlator<f32>,
+    /// None if products of bytes are made.
+    correlator: Option<Correlator<f32>>,
     members: Vec<Member>,
     /// The members that are searched now: only theirs are the transforms that are held.
     batch: Range<usize>,
@@ -65,6 +70,8 @@ struct Member {
     is_masked: bool,
     /// The template less its mean, once it is in the batch; never, if it is too large for estimates.
     estimate: OnceLock<Estimate>,
+    /// For products of bytes, if these take less time than transforms.
+    products: Option<products::Pattern>,
     /// Made when it is needed first.
     exact: OnceLock<ExactMember>,
 }
@@ -86,16 +93,18 @@ pub(super) fn worker_bytes(tile: Size, positions: usize, has_masks: bool) -> usi
 }
 
 impl PreparedSearch {
-    /// Gets everything ready that does not depend on the frame.
+    /// Gets everything ready that does not depend on the frame. `patterns` are those of all members, where
+    /// products of bytes take less time than transforms.
     pub(super) fn new(
         plans: &mut Plans<f32>,
         bank: Arc<Bank>,
         region: Size,
-        plan: Plan,
+        (plan, patterns): (Plan, Option<Vec<products::Pattern>>),
         level: Level,
         control: &Control,
     ) -> Self {
-        let correlator = Correlator::new(plans, plan.tile, level).under(control);
+        let mut patterns = patterns.map(Vec::into_iter);
+        let correlator = patterns.is_none().then(|| Correlator::new(plans, plan.tile, level).under(control));
         let mut names = Vec::new();
         let members = bank.members().iter().map(|template| {
             let known = names.iter().position(|&name| name == template.name());
@@ -103,7 +112,7 @@ impl PreparedSearch {
                 names.push(template.name());
                 names.len() - 1
             });
-            Member::new(template, name)
+            Member::new(template, name, patterns.as_mut().and_then(Iterator::next))
         });
         let members = members.collect();
         Self {
@@ -138,17 +147,27 @@ impl PreparedSearch {
     /// Bytes that the transforms of each member use.
     pub(super) fn member_bytes(&self) -> impl Iterator<Item = usize> {
         let spectrum = Correlator::<f32>::spectrum_bytes(self.plan.tile);
-        self.members.iter().map(
-            move |member| {
-                if member.is_estimated() { member.planes() * spectrum } else { 0 }
-            },
-        )
+        self.members.iter().map(move |member| match &member.products {
+            Some(pattern) => pattern.bytes(),
+            None if member.is_estimated() => member.planes() * spectrum,
+            None => 0,
+        })
     }
 
     /// Maximum bytes of one thread, without its results: the transforms of a tile and its score maps, in f32
     /// for estimates, and in f64 where all of a tile's scores are made exactly.
     pub(super) fn worker_bytes(&self) -> usize {
-        worker_bytes(self.plan.tile, self.positions(), self.has_masks())
+        let (tile, positions) = (self.plan.tile, self.positions());
+        match self.correlator {
+            Some(_) => worker_bytes(tile, positions, self.has_masks()),
+            None => Products::bytes(tile, positions) + positions * 2 * size_of::<f32>(),
+        }
+    }
+
+    /// True if it makes products of bytes.
+    #[cfg(test)]
+    pub(super) fn multiplies(&self) -> bool {
+        self.correlator.is_none()
     }
 
     fn has_masks(&self) -> bool {
@@ -190,11 +209,12 @@ impl PreparedSearch {
 }
 
 impl Member {
-    fn new(template: &Template, name: usize) -> Self {
+    fn new(template: &Template, name: usize, products: Option<products::Pattern>) -> Self {
         let (size, sums) = (template.size(), template.sums());
         let (n, scale) = (sums.n as usize, (sums.variance() as f64).sqrt() / sums.n as f64);
         let is_masked = template.mask().is_some();
-        Self { size, n, scale, name, is_masked, estimate: OnceLock::new(), exact: OnceLock::new() }
+        let (estimate, exact) = (OnceLock::new(), OnceLock::new());
+        Self { size, n, scale, name, is_masked, estimate, products, exact }
     }
 
     fn is_estimated(&self) -> bool {
@@ -233,8 +253,8 @@ impl Estimate {
 
 /// The buffers of one thread, and its peaks.
 pub(super) struct SearchWorker {
-    tile: TileSpectra,
-    scratch: Scratch<f32>,
+    transforms: Option<Transforms>,
+    products: Option<Products>,
     /// Sums of one tile's windows, row by row; S and SS only where there are masks.
     correlations: Vec<f32>,
     s: Vec<f32>,
@@ -249,6 +269,12 @@ pub(super) struct SearchWorker {
     /// Made when it is needed first.
     exact: Option<ExactWork>,
     pub(super) found: Vec<Candidate>,
+}
+
+/// What transforms of tiles need.
+struct Transforms {
+    tile: TileSpectra,
+    scratch: Scratch<f32>,
 }
 
 /// The spectra of a tile's pixels, and of their squares if there are masks.
@@ -273,17 +299,24 @@ impl SearchWorker {
         let has_masks = search.has_masks();
         let map = |positions| memory::filled("estimates of scores", positions, 0.0_f32);
         let masked_positions = if has_masks { positions } else { 0 };
-        let tile = TileSpectra {
-            is_made: false,
-            pixels: search.correlator.spectrum()?,
-            pixels_norm: 0.0,
-            squares: has_masks.then(|| search.correlator.spectrum()).transpose()?,
-            squares_norm: 0.0,
-            middle_square: 0,
+        let transforms = |correlator: &Correlator<f32>| {
+            let tile = TileSpectra {
+                is_made: false,
+                pixels: correlator.spectrum()?,
+                pixels_norm: 0.0,
+                squares: has_masks.then(|| correlator.spectrum()).transpose()?,
+                squares_norm: 0.0,
+                middle_square: 0,
+            };
+            Ok(Transforms { tile, scratch: correlator.scratch()? })
+        };
+        let products = match search.correlator {
+            Some(_) => None,
+            None => Some(Products::new(search.plan.tile, positions)?),
         };
         Ok(Self {
-            tile,
-            scratch: search.correlator.scratch()?,
+            transforms: search.correlator.as_ref().map(transforms).transpose()?,
+            products,
             correlations: map(positions)?,
             s: map(masked_positions)?,
             ss: map(masked_positions)?,
@@ -304,9 +337,12 @@ impl SearchWorker {
     pub(super) fn prepare(&mut self, search: &PreparedSearch, member: usize) -> Result<()> {
         search.control.check()?;
         let Member { estimate, .. } = &search.members[member];
-        if search.members[member].is_estimated() && estimate.get().is_none() {
+        if let (Some(correlator), Some(transforms)) = (&search.correlator, &mut self.transforms)
+            && search.members[member].is_estimated()
+            && estimate.get().is_none()
+        {
             let template = &search.bank.members()[member];
-            let made = Estimate::new(&search.correlator, template, &mut self.scratch)?;
+            let made = Estimate::new(correlator, template, &mut transforms.scratch)?;
             // Each member is prepared by one thread.
             let _ = estimate.set(made);
         }
@@ -366,7 +402,12 @@ impl SearchWorker {
 
     /// Forgets the tile before.
     fn go_to_tile(&mut self) {
-        self.tile.is_made = false;
+        if let Some(transforms) = &mut self.transforms {
+            transforms.tile.is_made = false;
+        }
+        if let Some(products) = &mut self.products {
+            products.forget();
+        }
         self.has_rows = false;
         self.variances_of = None;
         if let Some(exact) = &mut self.exact {
@@ -384,6 +425,11 @@ impl SearchWorker {
         tile: usize,
         member: usize,
     ) -> Result<ScoreTile<'_>> {
+        if let (Some(products), Some(pattern)) = (&mut self.products, &search.members[member].products) {
+            let part = search.plan.tile(tile, search.map_size(member));
+            products.make(search.level, search.pixels(region, part.origin), pattern, part.size);
+            return Ok(products.scores(search.level, pattern, part));
+        }
         let make = || Exact::new(search.plan.tile, search.level, &search.control);
         let exact = search.exact.get_or_init(make);
         if self.exact.is_none() {
@@ -468,7 +514,8 @@ impl SearchWorker {
         } else {
             SCORED_PIXEL_NS * n as f64
         };
-        let score_ns = ONE_SCORE_NS + pixels_ns;
+        let summed = self.products.as_ref().zip(search.members[member].products.as_ref());
+        let score_ns = if summed.is_some() { SUMMED_SCORE_NS } else { ONE_SCORE_NS + pixels_ns };
         // Where bounds on a variance say little, the variance itself often shows that there is no match.
         let spans = template.spans().filter(|_| is_masked);
         let look_ns = spans.map_or(0.0, |spans| SPAN_NS * spans.len() as f64);
@@ -482,6 +529,11 @@ impl SearchWorker {
         }
         let rows = self.rows.as_ref().zip(spans);
         let mut left_ns = map_ns;
+        let map = search.map_size(member);
+        let score_at = |at: (usize, usize)| match summed {
+            Some((products, pattern)) => products.score_at(pattern, (at.0 - origin.0, at.1 - origin.1)),
+            None => exact::score_at(level, region, template, at),
+        };
         for y in own.y..own.y + own.h {
             if search.control.is_stopped() {
                 return true;
@@ -503,14 +555,14 @@ impl SearchWorker {
                     return;
                 }
                 let at = (origin.0 + x, origin.1 + y);
-                let score = exact::score_at(level, region, template, at);
+                let score = score_at(at);
                 left_ns -= score_ns;
                 if score < threshold {
                     return;
                 }
                 left_ns -= 8.0 * score_ns;
                 let before = found.len();
-                exact::find_peak(level, region, template, member as u32, at, score, found);
+                exact::find_peak(map, score_at, member as u32, at, score, found);
                 if found.len() > before {
                     wanted.raise(name, score);
                 }
@@ -533,12 +585,18 @@ impl SearchWorker {
         Tile { origin, size, .. }: Tile,
     ) -> Option<Errors> {
         let (template, member) = (&search.bank.members()[member], &search.members[member]);
-        let Estimate { pattern, mask } = member.estimate.get()?;
         let pixels = search.pixels(region, origin);
-        let (correlator, scratch) = (&search.correlator, &mut self.scratch);
-        self.tile.make(correlator, search.level, pixels, scratch);
-        let tile = &self.tile;
         let correlations = &mut self.correlations[..size.area()];
+        if let (Some(products), Some(pattern)) = (&mut self.products, &member.products) {
+            products.make(search.level, pixels, pattern, size);
+            let variances = &mut self.variances[..size.area()];
+            let error = products.estimate(search.level, pattern, size, correlations, variances);
+            return Some(Errors { error, spread: 0.0, unknown: 0 });
+        }
+        let Estimate { pattern, mask } = member.estimate.get()?;
+        let (correlator, transforms) = (search.correlator.as_ref()?, self.transforms.as_mut()?);
+        let Transforms { tile, scratch } = transforms;
+        tile.make(correlator, search.level, pixels, scratch);
         correlator.correlate(&tile.pixels, pattern, size, scratch, |v| v, correlations);
         let error = correlator.error(tile.pixels_norm, pattern);
         let (Some(mask), Some(squares)) = (mask, &tile.squares) else {
