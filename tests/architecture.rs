@@ -37,6 +37,8 @@ const FILES_WITH_UNSAFE: &[&str] = &[
     "crates/lockon-core/src/colour/avx512.rs",
     "crates/lockon-core/src/device_memory.rs",
     "crates/lockon-core/src/simd.rs",
+    "crates/lockon-cuda/src/alone.rs",
+    "crates/lockon-cuda/src/bands.rs",
     "crates/lockon-cuda/src/correlation.rs",
     "crates/lockon-cuda/src/objects.rs",
     "crates/lockon-cuda/src/outlines.rs",

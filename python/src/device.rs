@@ -17,7 +17,7 @@ pub(crate) fn options(device: &str, threads: Option<usize>) -> PyResult<Options>
         None => Options::default().threads,
     };
     // A call waits for its own frame, so there is never a second one.
-    Ok(Options { choice, threads, depth: 1, ..Options::default() })
+    Ok(Options { choice, threads, depth: 1, alone: true, ..Options::default() })
 }
 
 /// The GPUs: the name for `device=`, what it is called, its bytes of memory, and why it cannot be used, if

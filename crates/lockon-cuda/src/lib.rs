@@ -22,6 +22,7 @@
 //! | `objects` | objects of masks: launchers of `kernels/objects.cu` |
 //! | `range` | launcher of `kernels/range.cu` |
 //! | `overlay`, `surface` | launchers of `kernels/overlay.cu` and `kernels/surface.cu` |
+//! | `alone`, `bands` | a device for one frame at a time; uploads from ordinary memory for it |
 //! | `idle` | what a run has instead of a ring if there is nothing to search |
 //! | `correlation` | the tracker's filters on the device, launcher of `kernels/correlation.cu` |
 //! | `driver` | the layer over the CUDA driver |
@@ -45,6 +46,7 @@ use lockon_core::surface::{Surface, Traffic};
 use lockon_core::{memory, workers};
 use rayon::{ThreadPool, ThreadPoolBuildError};
 
+use alone::Alone;
 use driver::{
     Attribute, DeviceBuffer, Event, Gpu, Graph, Pinned, PinnedBuffer, Priority, Stream, TimedEvent, fault,
 };
@@ -56,6 +58,8 @@ use search::{CandidateList, Lane, PlannedSearch, Planner, WindowSearch};
 use surface::DevicePicture;
 use threshold::Thresholder;
 
+mod alone;
+mod bands;
 mod correlation;
 #[doc(hidden)]
 pub mod driver;
@@ -100,6 +104,9 @@ pub fn open(standing: Standing, options: &Options, number: usize) -> Result<Box<
     if standing.is_idle() {
         return Ok(Box::new(Idle::open(&standing, options.depth, number)?));
     }
+    if options.alone && standing.work_on_masks().is_none() {
+        return Ok(Box::new(Alone::open(standing, options, number)?));
+    }
     Ok(Box::new(Cuda::open(standing, options, number)?))
 }
 
@@ -111,18 +118,23 @@ pub struct Cuda {
     ring: Ring<Slot>,
 }
 
-/// The work on the slots of the ring: the parts of the device that they share, and the calls of the driver.
-struct Work {
-    gpu: Gpu,
-    standing: Standing,
+/// What a frame's work is done by.
+struct Planned {
     plan: Option<PlannedSearch>,
     /// Expands luma of limited range after its upload, if full range was requested.
     expand: Option<Expand>,
-    streams: Streams,
     /// Does the standing work of all frames, one after the other: side by side two would both take as long,
     /// and the older would be late.
     lane: Lane,
     thresholder: Option<Thresholder>,
+}
+
+/// The work on the slots of the ring: the parts of the device that they share, and the calls of the driver.
+struct Work {
+    gpu: Gpu,
+    standing: Standing,
+    planned: Planned,
+    streams: Streams,
     objects: Option<ObjectWork>,
     /// One for each frame that a frame in flight can follow, and one for that.
     times: Vec<Times>,
@@ -147,35 +159,14 @@ impl Cuda {
         let (depth, kernels) = (options.depth, options.kernels);
         let gpu = Gpu::open(number)?;
         check_size(&gpu, standing.frame)?;
-        let searched = standing.bank.as_ref().map_or(0, |_| standing.roi.size().area());
-        let mut lane = Lane::new(&gpu, searched)?;
         // The device's memory first: there is less of it, and it is had faster.
         let frames = (0..depth).map(|_| DeviceFrame::new(&gpu, standing.frame));
         let frames = frames.collect::<Result<Vec<_>>>()?;
-        let planner = Planner::new(&gpu, kernels.ncc);
-        let plan = match &standing.bank {
-            Some(bank) => {
-                let size = standing.roi.size();
-                let plan = PlannedSearch::new(&planner, &lane.stream, bank.clone(), size, &standing.limits)?;
-                plan.tell_replaced(kernels.ncc);
-                lane.prepare(&plan)?;
-                Some(plan)
-            }
-            None => None,
-        };
-        let thresholder = match &standing.threshold {
-            Some(spec) => {
-                let thresholder = Thresholder::new(&gpu, &lane.stream, spec, standing.frame, kernels)?;
-                tell_replaced(spec.method, thresholder.kernel(), kernels);
-                Some(thresholder)
-            }
-            None => None,
-        };
+        let planned = Planned::new(&gpu, &standing, kernels)?;
         let objects = match standing.work_on_masks() {
             Some(spec) => Some(ObjectWork::new(&gpu, &spec, standing.frame, options)?),
             None => None,
         };
-        let expand = if standing.expands { Some(Expand::load(&gpu)?) } else { None };
         let slots = frames.into_iter().map(|frame| Slot::new(&gpu, frame, &standing));
         let mut slots = slots.collect::<Result<Vec<_>>>()?;
         let times = (0..=depth).map(|_| Times::new(&gpu)).collect::<Result<Vec<_>>>()?;
@@ -185,10 +176,7 @@ impl Cuda {
             streams: Streams::new(&gpu)?,
             gpu,
             standing,
-            plan,
-            expand,
-            lane,
-            thresholder,
+            planned,
             objects,
             times,
             turn: 0,
@@ -208,6 +196,45 @@ impl Cuda {
     }
 }
 
+impl Planned {
+    fn new(gpu: &Gpu, standing: &Standing, kernels: Kernels) -> Result<Self> {
+        let searched = standing.bank.as_ref().map_or(0, |_| standing.roi.size().area());
+        let mut lane = Lane::new(gpu, searched)?;
+        let planner = Planner::new(gpu, kernels.ncc);
+        let plan = match &standing.bank {
+            Some(bank) => {
+                let size = standing.roi.size();
+                let plan = PlannedSearch::new(&planner, &lane.stream, bank.clone(), size, &standing.limits)?;
+                plan.tell_replaced(kernels.ncc);
+                lane.prepare(&plan)?;
+                Some(plan)
+            }
+            None => None,
+        };
+        let thresholder = match &standing.threshold {
+            Some(spec) => {
+                let thresholder = Thresholder::new(gpu, &lane.stream, spec, standing.frame, kernels)?;
+                tell_replaced(spec.method, thresholder.kernel(), kernels);
+                Some(thresholder)
+            }
+            None => None,
+        };
+        let expand = if standing.expands { Some(Expand::load(gpu)?) } else { None };
+        Ok(Self { plan, expand, lane, thresholder })
+    }
+
+    /// As [`Backend::take_background`].
+    fn background(&self) -> Result<Option<Background>> {
+        self.thresholder.as_ref().map_or(Ok(None), |it| it.background(&self.lane.stream))
+    }
+
+    /// As [`Backend::continue_from`].
+    fn continue_from(&mut self, background: &Background) -> Result<()> {
+        let Self { thresholder, lane, .. } = self;
+        thresholder.as_mut().map_or(Ok(()), |it| it.continue_from(&lane.stream, background))
+    }
+}
+
 impl Work {
     /// Takes a mask from the pool, if one is wanted.
     fn lend_mask(&mut self, slot: &mut Slot) -> Result<()> {
@@ -220,7 +247,7 @@ impl Work {
     /// Makes one graph of the kernels of all frames that come to lie in this slot: the host starts them by
     /// one call.
     fn capture(&mut self, slot: &mut Slot) -> Result<()> {
-        let Self { standing, plan, lane, thresholder, objects, .. } = self;
+        let Self { standing, planned: Planned { plan, lane, thresholder, .. }, objects, .. } = self;
         if plan.is_none() && thresholder.is_none() {
             return Ok(());
         }
@@ -280,7 +307,7 @@ impl Work {
         }
         let Streams { uploads, clock, masks, results } = &self.streams;
         let Slot { upload, frame, list, mask, events, graph, held, .. } = slot;
-        let kernels = &self.lane.stream;
+        let kernels = &self.planned.lane.stream;
         let times = &self.times[slot.turn];
 
         // While the upload before is still running, this one starts where that ends, which has its event
@@ -312,7 +339,7 @@ impl Work {
             self.traffic.add_up(bytes);
         }
         // In this stream: kernels that begin early may read the frame before those in front of them end.
-        if let Some(expand) = &self.expand {
+        if let Some(expand) = &self.planned.expand {
             expand.run(uploads, frame)?;
         }
         events.uploaded.record(uploads)?;
@@ -344,7 +371,7 @@ impl Work {
         if graph.is_some() {
             // SAFETY: the list is the slot's, which the ring keeps as said above; it is read by `finish`,
             // after it has waited for an event that comes after this.
-            unsafe { self.lane.publish(list, results)? };
+            unsafe { self.planned.lane.publish(list, results)? };
         }
         if let (Some(objects), Some(Mask { components: Some(components), .. })) = (&self.objects, mask) {
             // SAFETY: as the list.
@@ -384,7 +411,7 @@ impl Work {
                     // To count again frees the list that the graph writes to, and may fail after that.
                     *graph = None;
                 }
-                let (stream, pitch) = (&self.lane.stream, frame.size.width);
+                let (stream, pitch) = (&self.planned.lane.stream, frame.size.width);
                 objects.check_memory(components.count())?;
                 findings.redone += objects.finder.redo(stream, mask, pitch, frame, components)?;
                 self.traffic.add_down(components.bytes());
@@ -396,16 +423,17 @@ impl Work {
             findings.foreground = Some(list.foreground_count() as f64 / frame.size.area() as f64);
             findings.mask = mask.host.take().map(|host| self.masks.lend(host));
         }
-        if let Some(plan) = &self.plan {
+        let Planned { plan, lane, .. } = &mut self.planned;
+        if let Some(plan) = plan {
             let (roi, limits) = (self.standing.roi, &self.standing.limits);
             let search = WindowSearch::new(plan, roi, limits);
             if !list.had_room() {
                 // As above.
                 *graph = None;
             }
-            findings.redone += self.lane.redo(list, &mut |lane, list| lane.search(list, frame, search))?;
+            findings.redone += lane.redo(list, &mut |lane, list| lane.search(list, frame, search))?;
             self.traffic.add_down(list.bytes());
-            let found = list.candidates(&self.lane.stream)?;
+            let found = list.candidates(&lane.stream)?;
             plan.select(found, (roi.x, roi.y), limits, &mut self.candidates, &mut findings.matches);
         }
         Ok(())
@@ -468,13 +496,11 @@ impl Backend for Cuda {
     }
 
     fn take_background(&mut self) -> Result<Option<Background>> {
-        let Work { thresholder, lane, .. } = &self.work;
-        thresholder.as_ref().map_or(Ok(None), |thresholder| thresholder.background(&lane.stream))
+        self.work.planned.background()
     }
 
     fn continue_from(&mut self, background: Background) -> Result<()> {
-        let Work { thresholder, lane, .. } = &mut self.work;
-        thresholder.as_mut().map_or(Ok(()), |it| it.continue_from(&lane.stream, &background))
+        self.work.planned.continue_from(&background)
     }
 }
 
@@ -482,7 +508,7 @@ impl Drop for Cuda {
     fn drop(&mut self) {
         // Work that still runs may be copying to and from the host's memory. Its failure was already
         // reported, or ends the run now.
-        let Work { gpu, streams, lane, plan, .. } = &mut self.work;
+        let Work { gpu, streams, planned: Planned { lane, plan, .. }, .. } = &mut self.work;
         let Streams { uploads, clock, masks, results } = streams;
         for stream in [uploads, clock, &lane.stream, masks, results] {
             let _ = stream.wait();
@@ -490,12 +516,17 @@ impl Drop for Cuda {
         // Device memory is freed now, so that errors can be reported.
         self.ring.clear();
         *plan = None;
-        match gpu.check_dropped() {
-            // The loss of the device was reported when it happened.
-            Err(error) if error.is_device_lost() => tracing::debug!("{error}"),
-            Err(error) => tracing::warn!("{error}"),
-            Ok(()) => {}
-        }
+        tell_dropped(gpu);
+    }
+}
+
+/// Reports what failed while the device's memory was freed.
+fn tell_dropped(gpu: &Gpu) {
+    match gpu.check_dropped() {
+        // The loss of the device was reported when it happened.
+        Err(error) if error.is_device_lost() => tracing::debug!("{error}"),
+        Err(error) => tracing::warn!("{error}"),
+        Ok(()) => {}
     }
 }
 
@@ -587,11 +618,15 @@ struct Mask {
 }
 
 impl Mask {
-    fn new(gpu: &Gpu, standing: &Standing) -> Result<Self> {
+    /// Room for it on the device, if frames are thresholded.
+    fn of(gpu: &Gpu, standing: &Standing) -> Result<Option<Self>> {
+        if standing.threshold.is_none() {
+            return Ok(None);
+        }
         let room = || gpu.alloc("a mask", standing.frame.area());
         let work = standing.work_on_masks();
         let is_cleaned = standing.wants_mask && work.is_some_and(|spec| !spec.cleaning.is_none());
-        Ok(Self {
+        Ok(Some(Self {
             device: room()?,
             cleaned: if is_cleaned { Some(room()?) } else { None },
             components: match work {
@@ -599,7 +634,7 @@ impl Mask {
                 _ => None,
             },
             host: None,
-        })
+        }))
     }
 }
 
@@ -703,10 +738,7 @@ impl MaskPool {
 
 impl Slot {
     fn new(gpu: &Gpu, frame: DeviceFrame, standing: &Standing) -> Result<Self> {
-        let mask = match &standing.threshold {
-            Some(_) => Some(Mask::new(gpu, standing)?),
-            None => None,
-        };
+        let mask = Mask::of(gpu, standing)?;
         Ok(Self {
             meta: None,
             list: CandidateList::new(gpu, standing.bank.is_some())?,

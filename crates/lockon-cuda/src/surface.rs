@@ -288,10 +288,16 @@ impl DevicePicture {
                 (planes, None, Box::new(copied))
             } else if let Some(stream) = memory.stream() {
                 device.gpu.bind()?;
-                let event = device.gpu.event()?;
                 // SAFETY: the stream is of this context, and lives as `DeviceMemory::new` asks.
-                unsafe { event.record_in(stream)? };
-                (planes, Some(event), Box::new(memory))
+                let event = if unsafe { Event::is_empty(stream) } {
+                    None
+                } else {
+                    let event = device.gpu.event()?;
+                    // SAFETY: as above.
+                    unsafe { event.record_in(stream)? };
+                    Some(event)
+                };
+                (planes, event, Box::new(memory))
             } else {
                 (planes, None, Box::new(memory))
             };

@@ -802,7 +802,7 @@ fn a_ring_that_had_more_suspects_than_room_makes_score_maps_from_then_on() {
     let mut cuda = Cuda::open(standing, &options(1, kernels), 0).unwrap();
     // Its graph was captured with the room that there was.
     cuda.ring.free_mut()[0].graph = None;
-    cuda.work.lane.limit_suspects(4).unwrap();
+    cuda.work.planned.lane.limit_suspects(4).unwrap();
     let found = findings_of(&mut cuda, &frames);
     for (index, (found, expected)) in found.iter().zip(&expected).enumerate() {
         assert_eq!(found.matches, expected.matches, "frame {index}");

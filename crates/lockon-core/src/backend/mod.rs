@@ -314,6 +314,9 @@ pub struct Options {
     pub auto_gpu: usize,
     /// Number of slots, 1 or more: 2 is a double buffer.
     pub depth: usize,
+    /// The caller waits for each frame before it brings the next, and wants no times: a GPU has one slot
+    /// then, whatever `depth` says, and gives its results sooner.
+    pub alone: bool,
     /// Threads of the CPU backend. A run's tracker has as many of its own.
     pub threads: usize,
     /// Kernels of the CUDA backend.
@@ -333,6 +336,7 @@ impl Default for Options {
             choice: BackendChoice::Auto,
             auto_gpu: 0,
             depth: usual_depth(false),
+            alone: false,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             kernels: Kernels::default(),
             control: Control::new(),

@@ -126,19 +126,35 @@ pub fn device(number: usize) -> Result<DeviceInfo> {
 pub fn memory_at(address: u64) -> Result<MemoryAt> {
     use sys::CUpointer_attribute as Asked;
 
-    start_driver()?;
-    let ask = |attribute: Asked, room: *mut c_void| {
-        // SAFETY: the driver is started. It writes a number of the attribute's size, for which there is room,
-        // and knows no address that is not its own.
-        unsafe { sys::cuPointerGetAttribute(room, attribute, address) }
-            .result()
-            .map_err(failed_to_open("asking what lies at an address"))
-    };
-    let (mut device, mut context, mut start, mut length): (c_int, usize, u64, usize) = (0, 0, 0, 0);
-    ask(Asked::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, (&raw mut device).cast())?;
-    ask(Asked::CU_POINTER_ATTRIBUTE_CONTEXT, (&raw mut context).cast())?;
-    ask(Asked::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, (&raw mut start).cast())?;
-    ask(Asked::CU_POINTER_ATTRIBUTE_RANGE_SIZE, (&raw mut length).cast())?;
+    // It stays started.
+    static HAS_STARTED: OnceLock<()> = OnceLock::new();
+    if HAS_STARTED.get().is_none() {
+        start_driver()?;
+        let _ = HAS_STARTED.set(());
+    }
+    let (mut device, mut context, mut start, mut length): (c_int, usize, u64, usize) = (-1, 0, 0, 0);
+    let mut asked = [
+        Asked::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+        Asked::CU_POINTER_ATTRIBUTE_CONTEXT,
+        Asked::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+        Asked::CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+    ];
+    let mut rooms: [*mut c_void; 4] = [
+        (&raw mut device).cast(),
+        (&raw mut context).cast(),
+        (&raw mut start).cast(),
+        (&raw mut length).cast(),
+    ];
+    // SAFETY: the driver is started. It writes a number of each attribute's size, for which there is room, and
+    // zeros for an address that is not its own.
+    unsafe { sys::cuPointerGetAttributes(4, asked.as_mut_ptr(), rooms.as_mut_ptr(), address) }
+        .result()
+        .map_err(failed_to_open("asking what lies at an address"))?;
+    if length == 0 || device < 0 {
+        return Err(failed_to_open("asking what lies at an address")(DriverError(
+            CUresult::CUDA_ERROR_INVALID_VALUE,
+        )));
+    }
     let bytes = length.saturating_sub((address - start) as usize);
     Ok(MemoryAt { device: device as usize, context, bytes })
 }

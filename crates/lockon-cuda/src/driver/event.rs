@@ -39,6 +39,15 @@ impl Event {
             .map_err(failed("recording an event"))
     }
 
+    /// True if all work in a stream that this crate does not own, by the driver's handle of it, is done.
+    ///
+    /// # Safety
+    /// As [`Self::record_in`].
+    pub(crate) unsafe fn is_empty(stream: usize) -> bool {
+        // SAFETY: the stream lives, as the caller guarantees.
+        unsafe { sys::cuStreamQuery(stream as sys::CUstream) }.result().is_ok()
+    }
+
     /// Marks the end of the current work in a stream that is being captured: the device passes it each time
     /// that the graph runs.
     pub(crate) fn capture(&self, stream: &Stream) -> Result<()> {

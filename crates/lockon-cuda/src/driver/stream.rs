@@ -6,6 +6,7 @@
 )]
 
 use std::ffi::c_void;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic;
 use std::time::{Duration, Instant};
@@ -147,6 +148,33 @@ impl Stream {
         unsafe { sys::cuMemcpyHtoDAsync_v2(to.address, source.pointer.cast(), bytes, self.handle()) }
             .result()
             .map_err(failed("uploading"))
+    }
+
+    /// Copies elements to the same places on the device, without waiting.
+    ///
+    /// # Safety
+    /// As [`Self::upload`], of these elements.
+    ///
+    /// # Panics
+    /// If either has fewer elements.
+    pub(crate) unsafe fn upload_range<T: Pod>(
+        &self,
+        source: &PinnedBuffer<T>,
+        to: &mut DeviceBuffer<T>,
+        range: Range<usize>,
+    ) -> Result<()> {
+        let room = source.length.min(to.length);
+        assert!(range.start <= range.end && range.end <= room, "upload of {range:?} of {room} elements");
+        self.gpu.bind()?;
+        let bytes = range.len() * size_of::<T>();
+        // SAFETY: both ends have these elements, as asserted. The caller keeps `source`; freeing `to` waits
+        // for the copy.
+        unsafe {
+            let from = source.pointer.add(range.start).cast();
+            sys::cuMemcpyHtoDAsync_v2(to.address_of(range.start), from, bytes, self.handle())
+        }
+        .result()
+        .map_err(failed("uploading"))
     }
 
     /// Copies `length` elements from element `from` on to the start of `to`, without waiting.

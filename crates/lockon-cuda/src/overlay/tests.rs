@@ -152,6 +152,7 @@ fn records(size: Size, frames: u64, random: &mut Random) -> Vec<FrameRecord> {
             h: height / 9.0,
             score: 0.875,
             second_peak_ratio: 0.0,
+            object: None,
         });
         let tracks = tracks.collect();
         let matches = (0..random.below(4)).map(|index| Match {

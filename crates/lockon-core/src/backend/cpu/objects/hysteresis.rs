@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::labelling::{Labelling, Pairs, Run, Work};
+use super::labelling::{Labelling, Rows, Run, Work, strip_height};
 use super::tally::Tally;
 use crate::backend::cpu::bits::Bits;
 use crate::backend::cpu::simd::Level;
@@ -50,13 +50,18 @@ impl Hysteresis {
         let of_band = |(index, pixels): (usize, &mut [u8])| {
             let band = &components.bands[index];
             let (mut begin, mut count) = (0, 0);
-            for (row, &end) in pixels.chunks_mut(width).zip(&band.ends) {
+            // A strip's run has the pixels of all its rows in these columns.
+            let strips = pixels.chunks_mut(strip_height(Connectivity::Eight) * width);
+            for (strip, &end) in strips.zip(&band.ends) {
                 for run in &band.runs[begin..end] {
-                    let pixels = &mut row[run.start as usize..run.end as usize];
-                    if components.tally(components.component_of(index, run)).0 {
-                        count += pixels.len() as u64;
-                    } else {
-                        pixels.fill(0);
+                    let is_chosen = components.tally(components.component_of(index, run)).0;
+                    for row in strip.chunks_mut(width) {
+                        let pixels = &mut row[run.start as usize..run.end as usize];
+                        if is_chosen {
+                            count += pixels.iter().map(|&value| u64::from(value & 1)).sum::<u64>();
+                        } else {
+                            pixels.fill(0);
+                        }
                     }
                 }
                 begin = end;
@@ -72,28 +77,18 @@ impl Hysteresis {
 struct Holds(bool);
 
 impl Tally for Holds {
-    const COUNTS_PAIRS: bool = false;
+    const COUNTS: bool = false;
     type Picture<'a> = PlaneRef<'a>;
-    type Row<'a> = &'a [u8];
-    type Part = bool;
+    /// Two rows; the last one of the picture twice where there is no other.
+    type Strip<'a> = [&'a [u8]; 2];
 
-    fn bytes(_: usize) -> usize {
-        size_of::<Self>()
+    fn bytes_at_end(_: usize) -> usize {
+        0
     }
 
     #[inline(always)]
-    fn row<'a>(picture: &Self::Picture<'a>, y: usize) -> Self::Row<'a> {
-        picture.row(y)
-    }
-
-    #[inline(always)]
-    fn part(run: &Run, _: Pairs, row: &Self::Row<'_>) -> bool {
-        row[run.start as usize..run.end as usize].iter().any(|&value| value != 0)
-    }
-
-    #[inline(always)]
-    fn extend(part: &mut bool, run: &Run, pairs: Pairs, row: &Self::Row<'_>) {
-        *part = *part || Self::part(run, pairs, row);
+    fn strip<'a>(picture: &Self::Picture<'a>, y: usize) -> Self::Strip<'a> {
+        [y, y + 1].map(|y| picture.row(y.min(picture.size().height - 1)))
     }
 
     #[inline(always)]
@@ -102,12 +97,14 @@ impl Tally for Holds {
     }
 
     #[inline(always)]
-    fn add_part(&mut self, part: &bool, _: usize) {
-        self.0 |= part;
+    fn add<const EIGHT: bool>(&mut self, run: &Run, _: &Rows<'_>, strip: &Self::Strip<'_>) {
+        let rows = if EIGHT { &strip[..] } else { &strip[..1] };
+        let holds = |row: &&[u8]| row[run.start as usize..run.end as usize].iter().any(|&value| value != 0);
+        self.0 = self.0 || rows.iter().any(holds);
     }
 
     #[inline(always)]
-    fn add_pairs(&mut self, _: Pairs) {}
+    fn add_corner(&mut self) {}
 
     #[inline(always)]
     fn join(&mut self, other: &Self) {
