@@ -67,6 +67,28 @@ fn masks_are_written_exactly_as_pictures_and_in_ffv1() {
 }
 
 #[test]
+fn a_background_is_that_of_the_frames_which_are_processed() {
+    let place = place();
+    pictures(&place);
+    for (every, spec) in [(1, "background:3:20"), (2, "background:100:9..60:inv")] {
+        let out = format!("every-{every}");
+        std::fs::create_dir(place.path(&out)).unwrap();
+        succeeds(place.lockon(&format!(
+            "run in --every {every} --threshold {spec} --backend cpu --depth 3 --no-progress -o {out}/%02d.png"
+        )));
+        let mut background = lockon::reference::threshold::Background::default();
+        let mut white = 0;
+        for number in (0..7).step_by(every) {
+            let expected = background.threshold(noise(number as u64, SIZE).as_ref(), &spec.parse().unwrap());
+            let written = lockon::still::load(&place.path(&format!("{out}/{number:02}.png"))).unwrap();
+            assert!(written.luma == expected, "{spec}, frame {number}");
+            white += expected.data().iter().filter(|&&value| value == 255).count();
+        }
+        assert!((500..7 * SIZE.area() - 500).contains(&white), "{spec}: {white}");
+    }
+}
+
+#[test]
 fn masks_of_limited_range_video_and_beside_matches_have_two_values() {
     let place = Place::new();
     let words =

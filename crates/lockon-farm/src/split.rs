@@ -172,6 +172,10 @@ mod tests {
         for (change, reason) in [
             ((|request| request.track_matches = true) as fn(&mut Request), "needs the frames before"),
             (|request| request.track_objects = true, "needs the frames before"),
+            (
+                |request| request.threshold = "background:9:9".parse().ok(),
+                "a background needs the frames before",
+            ),
             (|request| request.output.push("a.mkv".into()), "in one piece"),
             (|request| request.results = vec!["a.csv".into()], ".jsonl, which must be"),
             (|request| request.results.push("a.coco.json".into()), ".jsonl, which must be"),
