@@ -413,6 +413,38 @@ fn a_file_that_is_dropped_and_a_box_that_is_drawn_become_templates_and_the_thres
          return plain > 0.8 * data.length / 4; })()",
     );
     browser.photograph("threshold");
+    // Methods have the sliders that they need; what sliders cannot show stays until they are moved.
+    let choose = |id: &str, value: &str| {
+        let event = if id == "method" { "change" } else { "input" };
+        browser.run(&format!(
+            "const one = document.getElementById('{id}'); one.value = '{value}'; \
+             one.dispatchEvent(new Event('{event}', {{ bubbles: true }}))"
+        ));
+    };
+    let is_hidden = |ids: [&str; 3]| {
+        ids.map(|id| browser.run(&format!("return document.getElementById('{id}').hidden")) == true)
+    };
+    let sliders = ["of-block", "of-frames", "of-value"];
+    for (method, threshold, hidden) in [
+        ("background", "background:200:25", [true, false, false]),
+        ("otsu", "otsu", [true, true, true]),
+        ("fixed", "fixed:128", [true, true, false]),
+        ("wolf", "wolf:31:0.5", [false, true, false]),
+    ] {
+        choose("method", method);
+        served.wait(threshold, |video| video["search"]["threshold"] == threshold);
+        assert_eq!(is_hidden(sliders), hidden, "{method}");
+    }
+    browser.run(
+        "fetch('/api/videos/0/search', { method: 'PUT', headers: { 'Content-Type': 'application/json' }, \
+         body: JSON.stringify({ threshold: 'mean:31x5:8..2' }) })",
+    );
+    browser.until("document.getElementById('block-is').textContent === '31x5'");
+    browser.until("document.getElementById('value-is').textContent === '8 .. 2'");
+    choose("value", "9");
+    served.wait("the value", |video| video["search"]["threshold"] == "mean:31x5:9..2");
+    choose("block", "41");
+    served.wait("the block", |video| video["search"]["threshold"] == "mean:41:9..2");
     // The only complaint is the refusal of the file that is no picture.
     let complaints = browser.complaints();
     assert!(complaints.len() == 1 && complaints[0].contains("400"), "{complaints:?}");

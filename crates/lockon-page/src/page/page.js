@@ -1004,7 +1004,8 @@ class View {
       const [value, second] = (parts.pop() ?? '').split('..');
       // What sliders cannot show stays until they are moved: a block that is no square, the second value.
       this.typed = { block: parts[0], second };
-      set(METHODS[method]?.over === 'frames' ? 'frames' : 'block', parts[0]?.split('x')[0]);
+      if (METHODS[method]?.over === 'frames') $('frames').max = Math.max(1000, Number(parts[0]));
+      set(METHODS[method]?.over ?? 'block', parts[0]?.split('x')[0]);
       set('value', value);
     }
     $('threshold').hidden = !method;
