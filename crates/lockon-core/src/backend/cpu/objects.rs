@@ -7,7 +7,7 @@
 //! rows on both sides of each border between bands are joined in the same way. A pixel that touches no other
 //! is an object at once. All sums are integers: neither bands nor threads change a number.
 //!
-//! A component takes 140 bytes while it is read, one of a single pixel 12, and its object 112; with 4
+//! A component takes 124 bytes while it is read, one of a single pixel 12, and its object 112; with 4
 //! neighbours a corner at which two runs touch takes 8, and where holes are filled a run of the background
 //! 12. Memory is kept for the next mask. Components of a W x H mask are at most ceil(W/2) * ceil(H/2) with 8
 //! neighbours, and ceil(W H / 2) with 4. What would take more memory than is allowed is refused while it is
