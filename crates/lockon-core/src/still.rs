@@ -658,8 +658,8 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     files::replace(path, bytes).map_err(Error::file("write", path))
 }
 
-/// The bytes of a file with one page of it, counted from 1: of a TIFF file that page, of other pictures the only
-/// one. `path` is for messages.
+/// The bytes of a file with one page of it, counted from 1: of a TIFF file that page, of other pictures the
+/// only one. `path` is for messages.
 ///
 /// # Errors
 /// `Usage` if it has no such page.

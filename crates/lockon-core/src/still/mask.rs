@@ -115,8 +115,8 @@ pub struct MaskFile {
 /// The widest line of Group 4: the encoder counts columns in 15 bits.
 const MAX_GROUP4_WIDTH: usize = i16::MAX as usize;
 
-/// Writes a mask: pixels of 128 or more are white, which is 1 in a PNG of 1 bit, and 0 in PBM and TIFF, as these
-/// have paper. `-` is standard output.
+/// Writes a mask: pixels of 128 or more are white, which is 1 in a PNG of 1 bit, and 0 in PBM and TIFF, as
+/// these have paper. `-` is standard output.
 ///
 /// # Errors
 /// `Usage` for a mask that is too wide for its kind of file; otherwise as [`save`](super::save).

@@ -6,8 +6,8 @@
 //! one row. Words of 64 columns say where two strips touch, once for each pair of runs, and how many runs
 //! begin before a column, which is a run's place in the list.
 //!
-//! Blocks of two rows after C. Grana, D. Borghesani, R. Cucchiara, "Optimized Block-Based Connected Components
-//! Labeling with Decision Trees", 2010.
+//! Blocks of two rows after C. Grana, D. Borghesani, R. Cucchiara, "Optimized Block-Based Connected
+//! Components Labeling with Decision Trees", 2010.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
