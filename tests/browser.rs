@@ -751,6 +751,35 @@ fn a_zone_that_is_drawn_is_seen_counted_and_removed_and_events_stand_on_the_page
 }
 
 #[test]
+fn a_line_that_is_drawn_is_seen_counted_and_removed() {
+    let Some(browser) = Browser::start(1366, 800, false) else { return };
+    let served = Served::start("0", &["--source", BARS]);
+    browser.open(&served.url);
+    browser.until("document.getElementById('picture').width === 320");
+    browser.keys("z");
+    for [x, y] in [[40.0, 60.0], [280.0, 200.0], [280.0, 200.0]] {
+        browser.drag("mouse", [320.0, 240.0], [x, y], [x, y]);
+    }
+    browser.until("document.querySelector('#lines b')?.textContent === 'line-1'");
+    let video =
+        served.wait("a line", |video| video["lines"].as_array().is_some_and(|lines| lines.len() == 1));
+    let ends = &video["lines"][0]["ends"];
+    for (end, expected) in [(0, [40.0, 60.0]), (1, [280.0, 200.0])] {
+        for axis in [0, 1] {
+            assert!((ends[end][axis].as_f64().unwrap() - expected[axis]).abs() <= 1.0, "{ends}");
+        }
+    }
+    browser.until("document.querySelector('#lines span').textContent === 'in 0, out 0'");
+    for width in [390, 1366] {
+        browser.resize(width, 900);
+        browser.photograph(&format!("lines-{width}"));
+    }
+    browser.run("document.querySelectorAll('#lines li button')[1].click()");
+    browser.until("document.querySelectorAll('#lines li').length === 0");
+    assert_eq!(browser.complaints(), [""; 0]);
+}
+
+#[test]
 fn another_tool_lets_the_picture_go_that_was_held_for_a_zone_half_drawn() {
     let Some(browser) = Browser::start(1366, 800, false) else { return };
     let served = Served::start("0", &["--source", BARS]);

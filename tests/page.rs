@@ -1052,6 +1052,48 @@ fn zones_are_drawn_on_the_page_recorded_and_repeated_and_their_events_need_no_re
 }
 
 #[test]
+fn lines_are_drawn_on_the_page_counted_recorded_and_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (results, again) = (path("a.jsonl"), path("b.jsonl"));
+    let objects =
+        ["--threshold", "mean:151:-25", "--objects", "--open", "5", "--close", "41", "--fill-holes"];
+    let follow = ["--object-area", "5000..", "--track-objects", "--line", "left=0,0,0,432"];
+    let words = [&objects[..], &follow].concat();
+    // Slow until the orders have come.
+    let input = [&*cars(), "--results", &results, "--speed", "0.1"];
+    let served = Served::start("0", &[&input[..], &words].concat());
+    let lines = "/api/videos/0/lines";
+    served.order("PUT", &format!("{lines}/road"), &json!({ "ends": [[0, 300], [768, 300]] }));
+    served.order("DELETE", &format!("{lines}/left"), &Value::Null);
+    for (method, path, body, expected) in [
+        ("PUT", "away", json!({ "ends": [[800, 0], [900, 0]] }), "outside of the 768x432 picture"),
+        ("DELETE", "left", Value::Null, "there is no such line: there are \"road\""),
+        ("PUT", "short", json!({ "ends": [[1, 1], [1, 1]] }), "at least a pixel apart"),
+    ] {
+        let answer = served.refused(method, &format!("{lines}/{path}"), &body);
+        assert!(answer.json()["error"].as_str().unwrap().contains(expected), "{path}: {}", answer.text());
+    }
+    served.send("PUT", "/api/videos/0/pace", &json!({ "speed": "1" }));
+    let video = served.wait("both cars", |video| {
+        video["lines"][0]["in"] == json!(1) && video["lines"][0]["out"] == json!(1)
+    });
+    served.send("PUT", "/api/videos/0/pace", &json!({ "speed": "max" }));
+    assert_eq!(video["lines"][0]["text"], "road=0,300,768,300");
+    let crossed = video["happened"].as_array().unwrap().iter().filter(|e| e["event"] == "crossed");
+    let told: Vec<_> = crossed.map(|event| (&event["line"], event["direction"].as_str().unwrap())).collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told.contains(&(&json!("road"), "in")) && told.contains(&(&json!("road"), "out")), "{told:?}");
+    let (code, said) = served.end();
+    assert_eq!(code, Some(0), "{said}");
+    let mut command = Command::new(program());
+    command.args(["run", &cars(), "--backend", "cpu", "--control", &results, "--results", &again]);
+    let output = command.args(&words).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.contains("line road: 1 in, 1 out"), "{said}");
+}
+
+#[test]
 fn a_zone_outside_of_the_picture_is_warned_of_and_one_that_reaches_into_it_is_not() {
     let zones = ["--zone", "far=900,0,990,0,990,90", "--zone", "near=700,0,990,0,990,90"];
     let cars = cars();

@@ -41,6 +41,8 @@ def test_a_results_file_of_the_program_is_read_whole(program, tmp_path):
     assert abs(tracks[-1].x - 50) < 3
     assert len(read.objects()) == 30 and read.summary["objects"]["total"] == 30
 
+    assert read[0].lines == [] and read.crossings() == []
+
     cut = tmp_path / "cut.jsonl"
     text = results.read_text()
     cut.write_text(text[: text.rindex('"type":"summary"')])
@@ -68,3 +70,20 @@ def test_what_is_no_results_file_is_refused_with_the_line(tmp_path, text, words)
 def test_a_file_that_is_not_there_is_an_error_of_the_system(tmp_path):
     with pytest.raises(FileNotFoundError):
         lockon.read_results(tmp_path / "none.jsonl")
+
+
+def test_counts_of_lines_and_zones_are_read(program, tmp_path):
+    for index in range(20):
+        scene = np.full((90, 120, 3), 20, np.uint8)
+        scene[4 * index : 4 * index + 13, 50:65] = 220
+        write_png(tmp_path / f"{index:02}.png", scene)
+    results = tmp_path / "results.jsonl"
+    options = ["--threshold", "mean:61:-30", "--objects", "--track-objects", "--line", "gate=0,45,120,45"]
+    options += ["--zone", "low=0,60,120,60,120,90,0,90", "--backend", "cpu"]
+    program("run", tmp_path / "%02d.png", *options, "--results", results, records=False)
+    read = lockon.read_results(results)
+    ((frame, _, line, track, direction),) = read.crossings()
+    assert (line, track, direction) == ("gate", 1, "in") and read[frame].lines[0][2:] == ("gate", 1, 0)
+    assert read[-1].zones[0].entered == 1 and read[-1].zones[0].objects in (0, 1)
+    assert read[frame].tracks[0].object == 1 and read[frame].tracks[0].template == "object"
+    assert read.summary["lines"] == [{"line": "gate", "in": 1, "out": 0}]

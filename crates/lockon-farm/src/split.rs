@@ -134,6 +134,9 @@ fn check(request: &Request) -> Result<()> {
     if request.threshold.is_some_and(|threshold| threshold.method.remembers()) {
         return usage("a background needs the frames before: other thresholds can be split");
     }
+    if !request.zone.is_empty() || !request.line.is_empty() {
+        return usage("zones and lines are counted from the first frame to the last");
+    }
     if !request.output.is_empty() || !request.sink.is_empty() || request.report.is_some() {
         return usage("-o, --sink and --report are made in one piece: submit them without --split");
     }
@@ -176,6 +179,7 @@ mod tests {
                 |request| request.threshold = "background:9:9".parse().ok(),
                 "a background needs the frames before",
             ),
+            (|request| request.zone.push("a=0,0,9,0,9,9".parse().unwrap()), "counted from the first frame"),
             (|request| request.output.push("a.mkv".into()), "in one piece"),
             (|request| request.results = vec!["a.csv".into()], ".jsonl, which must be"),
             (|request| request.results.push("a.coco.json".into()), ".jsonl, which must be"),

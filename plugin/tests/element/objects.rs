@@ -82,6 +82,54 @@ fn objects_are_in_messages_on_buffers_and_in_files_and_are_tuned_while_frames_pa
 }
 
 #[test]
+fn tracks_of_objects_are_counted_across_lines_in_messages_and_files() {
+    let here = Place::new();
+    let element = here.element();
+    element.set_property("threshold", "mean:31:-30");
+    element.set_property("objects", true);
+    element.set_property("track-objects", true);
+    let middle = SIZE.width as f64 / 2.0;
+    element.set_property("line", format!("a=0,-9,0,999;middle={middle},0,{middle},{}", SIZE.height));
+    element.set_property("zone", format!("all=0,0,{0},0,{0},{1},0,{1}", SIZE.width, SIZE.height));
+    element.set_property("results", here.text("out.jsonl"));
+    let bus = bus_of(&element);
+    let mut harness = harness(&element, PixelFormat::GRAY8);
+    let stride = info(PixelFormat::GRAY8).stride()[0] as usize;
+    let mut crossings = Vec::new();
+    let mut last = lockon_messages::Results::default();
+    for n in 0..14 {
+        let mut sent = frame(n, PixelFormat::GRAY8);
+        {
+            // A bright square that goes to the right, through the middle.
+            let mut map = sent.make_mut().map_writable().unwrap();
+            map.fill(20);
+            let left = (middle as usize - 15) + 2 * n as usize;
+            for y in 5..12 {
+                map[y * stride + left..y * stride + left + 7].fill(220);
+            }
+        }
+        harness.push_and_pull(sent).unwrap();
+        let said = messages(&bus).pop().unwrap();
+        last = lockon_messages::Results::try_from(&*said).unwrap();
+        crossings.extend(last.crossings.iter().map(|c| (n, c.line.clone(), c.id, c.direction.clone())));
+    }
+    // Drawn downwards, its right side is on the left.
+    assert_eq!(crossings.len(), 1, "{crossings:?}");
+    assert_eq!((&*crossings[0].1, crossings[0].2, &*crossings[0].3), ("middle", 1, "out"));
+    let counts: Vec<_> = last.lines.iter().map(|l| (&*l.line, l.inwards, l.outwards)).collect();
+    assert_eq!(counts, [("a", 0, 0), ("middle", 0, 1)]);
+    assert_eq!((last.zones[0].inside, last.zones[0].objects), (1, Some(1)));
+    let track = &last.tracks[0];
+    assert_eq!((track.template.as_deref(), track.object), (Some("object"), Some(1)));
+    end(&mut harness);
+    let records = here.records("out.jsonl");
+    assert_eq!(
+        records.last().unwrap()["lines"][1],
+        serde_json::json!({ "line": "middle", "in": 0, "out": 1 })
+    );
+}
+
+#[test]
 fn objects_without_a_threshold_are_an_error_that_names_the_properties() {
     let said = error_of(|element| element.set_property("objects", true));
     let gst::MessageView::Error(error) = said.view() else { unreachable!("only errors are asked for") };

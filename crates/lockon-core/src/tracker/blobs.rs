@@ -78,8 +78,8 @@ const LEARNT: f64 = 0.5;
 const MOST_TRACKS: usize = 256;
 const MOST_OBJECTS: usize = 1024;
 
-/// The word by which tracks of objects are known.
-const LABEL: &str = "object";
+/// The word by which tracks of objects are known: their [`Track::template`].
+pub const OBJECT_LABEL: &str = "object";
 
 /// The tracks of a mask's objects.
 pub(super) struct Blobs {
@@ -141,7 +141,7 @@ impl Blobs {
     pub(super) fn new() -> Self {
         Self {
             all: Vec::new(),
-            label: LABEL.into(),
+            label: OBJECT_LABEL.into(),
             hidden_seconds: HIDDEN_SECONDS,
             chosen: Vec::new(),
             taken: Vec::new(),

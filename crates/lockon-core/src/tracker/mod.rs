@@ -64,6 +64,7 @@ use sample::Window;
 use target::{Cues, Scene, Target};
 use workplaces::{Workplace, Workplaces};
 
+pub use blobs::OBJECT_LABEL;
 pub use eye::tables;
 pub use host_correlator::HostCorrelator;
 pub use score::RELIABILITY;

@@ -7,6 +7,7 @@ use lockon_core::error::{Error, Result};
 use lockon_core::ports::{Delivery, Sink};
 use lockon_core::results::{FrameRecord, Summary};
 use lockon_core::text;
+use lockon_core::tracker::OBJECT_LABEL;
 
 /// The subjects that hide, each with its option.
 fn subjects(request: &Request) -> impl Iterator<Item = (&'static str, &Subject)> {
@@ -17,7 +18,8 @@ fn subjects(request: &Request) -> impl Iterator<Item = (&'static str, &Subject)>
 /// The names of the given tracks and templates.
 fn names<'a>(request: &'a Request, templates: &'a [NamedTemplate]) -> impl Iterator<Item = &'a str> {
     let tracks = request.track.iter().filter_map(|track| track.name.as_deref());
-    tracks.chain(templates.iter().map(|named| &**named.template.name()))
+    let objects = request.track_objects.then_some(OBJECT_LABEL);
+    tracks.chain(templates.iter().map(|named| &**named.template.name())).chain(objects)
 }
 
 /// True if the subject exists before the first frame.
@@ -43,11 +45,11 @@ pub(super) fn check(request: &Request, templates: &[NamedTemplate]) -> Result<()
     let missing = subjects(request).find(|(_, subject)| !is_given(subject, request, templates));
     let Some((option, subject)) = missing.filter(|_| !is_open) else { return Ok(()) };
     if let Subject::Track(_) = subject {
-        if request.track_matches {
+        if request.track_matches || request.track_objects {
             return Ok(());
         }
         let there = match request.track.len() {
-            0 => "nothing is followed (--track, --track-matches)".to_owned(),
+            0 => "nothing is followed (--track, --track-matches, --track-objects)".to_owned(),
             count => format!("the last track is {count}"),
         };
         return Err(Error::Usage(format!("{option} {subject}: there is no such track: {there}")));
@@ -142,6 +144,7 @@ mod tests {
         // These get names and numbers later.
         check(&Request { track_detections: true, ..hiding(&["person", "7"], &[]) }, &[]).unwrap();
         check(&Request { track_matches: true, ..hiding(&["7"], &[]) }, &[]).unwrap();
+        check(&Request { track_objects: true, ..hiding(&["object", "7"], &[]) }, &[]).unwrap();
         check(&Request { control: Some("a.jsonl".into()), ..hiding(&["later"], &[]) }, &[]).unwrap();
     }
 
