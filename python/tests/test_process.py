@@ -32,7 +32,7 @@ def test_threads_share_a_matcher():
 
 def test_other_threads_run_meanwhile():
     large = noise((1080, 1920))
-    matcher = lockon.Matcher(large[300:364, 500:564].copy(), angles=(0, 30, 10), threads=1)
+    matcher = lockon.Matcher(large[300:364, 500:564].copy(), angles=(0, 30, 10), device="cpu", threads=1)
     matcher.match(large)
     counted, is_done = [0], threading.Event()
 

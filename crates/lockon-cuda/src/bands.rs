@@ -27,8 +27,9 @@ const MOST_HELPERS: usize = 4;
 /// Bytes of a band, about.
 const BAND: usize = 1 << 16;
 
-/// Bands that are uploaded together at least, before the last: each upload takes 2 us beside its bytes.
-const TOGETHER: usize = 6;
+/// The parts of a frame after which bands are uploaded, before the last: each upload takes 2 us beside its
+/// bytes, so it is the less often the more bytes there are to come meanwhile.
+const TOGETHER: [(usize, usize); 2] = [(1, 8), (7, 16)];
 
 /// How long a helper looks for the next picture before it sleeps.
 const AWAKE: Duration = Duration::from_micros(300);
@@ -39,12 +40,12 @@ pub(super) struct Bands {
     /// Started with the first picture that has several bands.
     helpers: Vec<JoinHandle<()>>,
     most_helpers: usize,
-    shared: Arc<Shared>,
+    shared: Arc<Copying>,
 }
 
-/// What the caller and its helpers share.
+/// What a caller and its helpers share.
 #[derive(Default)]
-struct Shared {
+struct Copying {
     /// The number of the picture.
     turn: AtomicUsize,
     state: Mutex<State>,
@@ -128,7 +129,7 @@ unsafe fn copy_past_caches(from: *const u8, to: *mut u8, length: usize) {
     unsafe { from.add(first).copy_to_nonoverlapping(to.add(first), length - first) };
 }
 
-impl Shared {
+impl Copying {
     /// Copies bands of a job until all are taken.
     fn copy(&self, job: &Job) {
         loop {
@@ -147,9 +148,7 @@ impl Shared {
         loop {
             let since = Instant::now();
             while self.turn.load(Ordering::SeqCst) == seen && since.elapsed() < AWAKE {
-                for _ in 0..20 {
-                    hint::spin_loop();
-                }
+                hint::spin_loop();
             }
             if self.turn.load(Ordering::SeqCst) == seen {
                 self.sleeping.fetch_add(1, Ordering::SeqCst);
@@ -176,7 +175,7 @@ impl Shared {
 }
 
 /// Takes the job away, also after a panic, and waits until no helper copies any more.
-struct Given<'a>(&'a Shared);
+struct Given<'a>(&'a Copying);
 
 impl Drop for Given<'_> {
     fn drop(&mut self) {
@@ -197,7 +196,7 @@ impl Bands {
             pinned: gpu.alloc_pinned("a frame", frame.pixels.len(), Pinned::Plain)?,
             helpers: Vec::new(),
             most_helpers: (threads.min(cores) - 1).min(MOST_HELPERS).min(bands - 1),
-            shared: Arc::new(Shared { copied, ..Shared::default() }),
+            shared: Arc::new(Copying { copied, ..Copying::default() }),
         })
     }
 
@@ -235,7 +234,9 @@ impl Bands {
         let given = Given(shared);
         shared.turn.store(job.turn, Ordering::SeqCst);
         if shared.sleeping.load(Ordering::SeqCst) > 0 {
-            helpers.iter().for_each(|helper| helper.thread().unpark());
+            for helper in helpers.iter() {
+                helper.thread().unpark();
+            }
         }
         let (mut sent, mut there) = (0, 0);
         while sent < bands {
@@ -249,7 +250,8 @@ impl Bands {
             while there < bands && shared.copied[there].load(Ordering::Acquire) == job.turn {
                 there += 1;
             }
-            if there == bands || there - sent >= TOGETHER {
+            let due = TOGETHER.map(|(part, of)| bands * part / of).into_iter().find(|&due| due > sent);
+            if there >= due.unwrap_or(bands) {
                 let byte = |band: usize| job.top(band) * job.pitch;
                 // SAFETY: the bands are copied, and nothing is written there until the next picture, as the
                 // caller guarantees.

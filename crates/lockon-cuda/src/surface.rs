@@ -318,6 +318,15 @@ impl DevicePicture {
         (picture.device.gpu.handle() == gpu.handle()).then_some(picture)
     }
 
+    /// Where luma lies.
+    ///
+    /// # Panics
+    /// If it is of another size.
+    pub(super) fn luma(&self, size: Size) -> Rows {
+        assert_eq!(self.planes[0].size, size, "frames of different size");
+        self.planes[0].rows
+    }
+
     /// Copies luma into a frame of the same size, without waiting.
     ///
     /// # Safety

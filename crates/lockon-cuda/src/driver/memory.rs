@@ -156,7 +156,7 @@ impl<T> Drop for PinnedBuffer<T> {
 }
 
 /// A rectangle of bytes in device memory, for copies.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rows {
     /// Address of the first byte.
     pub(crate) address: u64,

@@ -126,11 +126,11 @@ pub(super) fn is_there(level: Level) -> bool {
 // Times on one core of a Xeon with AVX-512 (Sapphire Rapids), of a part of a row of 16 positions.
 
 /// Products of four columns with one row.
-const PRODUCTS_NS: f64 = 0.2;
+const PRODUCTS_NS: f64 = 0.25;
 /// Getting four columns of a row ready, and their sums.
 const SPREAD_NS: f64 = 2.0;
 /// Estimates of 16 scores, and a look at them.
-const FINISH_NS: f64 = 9.0;
+const FINISH_NS: f64 = 12.0;
 
 /// The templates of a bank, if products at the positions of a plan's tiles take less time than transforms.
 pub(super) fn patterns(bank: &Bank, plan: &Plan, work: &Workload, level: Level) -> Option<Vec<Pattern>> {

@@ -69,7 +69,8 @@ impl Block<'_> {
         let (top, bottom) = (rows.pixels().start, rows.pixels().end.min(height));
         let plane = picture.part(plane, Rect::new(bytes.start, top, bytes.len(), bottom - top));
         let [sums, turned] = strips;
-        columns.resize(BLOCK * width, 0);
+        // What the last window left beyond the border has no weight.
+        columns.resize((BLOCK * width).max(columns.len()), 0);
         let heights = rows.weights.chunks(rows.count * BLOCK);
         for (index, (first, weights)) in rows.first.chunks(BLOCK).zip(heights).enumerate() {
             for (strip, columns) in columns[..BLOCK * bytes.len()].chunks_mut(BLOCK * STRIP).enumerate() {
