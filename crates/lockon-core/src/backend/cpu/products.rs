@@ -59,7 +59,10 @@ impl Sums {
 /// A vector of bytes.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct Bytes([u8; 64]);
+struct Bytes(
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "no other processor makes sums"))]
+    [u8; 64],
+);
 
 /// A template whose products are made.
 pub(super) struct Pattern {
@@ -69,6 +72,7 @@ pub(super) struct Pattern {
     /// the template are 0.
     taps: Vec<[i32; STRIP / QUAD]>,
     /// 255 where a column of the last strip is the template's.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "no other processor makes sums"))]
     counts: [[u8; QUAD]; STRIP / QUAD],
 }
 
@@ -159,8 +163,10 @@ pub(super) struct Products {
     pixels: Vec<u8>,
     stride: usize,
     /// For each row of pixels its columns from 16 positions on, spread so that each position has its four.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "no other processor makes sums"))]
     spread: Vec<[Bytes; STRIP / QUAD]>,
     /// Sums of I and of `I * (I - 128)` in each row of pixels.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "no other processor makes sums"))]
     rows: Vec<[[i32; LANES]; 2]>,
     /// Row by row, `groups` in each.
     sums: Vec<Sums>,
@@ -317,7 +323,8 @@ mod tests {
             (state >> 56) as u8
         };
         let extreme = |v: u8| if v < 128 { 0 } else { 255 };
-        let data = (0..size.area()).map(|_| if seed % 2 == 0 { next() } else { extreme(next()) }).collect();
+        let data =
+            (0..size.area()).map(|_| if seed.is_multiple_of(2) { next() } else { extreme(next()) }).collect();
         Plane::from_vec(data, size)
     }
 
