@@ -324,8 +324,9 @@ fn tracks_of_objects_are_counted_across_lines_in_every_output() {
         assert!(annotations.iter().any(|one| one["track_id"] == 2), "{annotations:?}");
         // The line is drawn.
         let shown = image::open(place.path("shown/38.png")).unwrap().into_rgb8();
-        let image::Rgb(pixel) = *shown.get_pixel(5, 60);
-        assert!(pixel.iter().max().unwrap() - pixel.iter().min().unwrap() > 60, "{pixel:?}");
+        let image::Rgb(pixel) = *shown.get_pixel(137, 60);
+        // Grey pictures stay grey; the ground is 30.
+        assert!(pixel[0] > 90, "{pixel:?}");
     }
 }
 
