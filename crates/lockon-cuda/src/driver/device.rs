@@ -145,8 +145,8 @@ pub fn memory_at(address: u64) -> Result<MemoryAt> {
         (&raw mut start).cast(),
         (&raw mut length).cast(),
     ];
-    // SAFETY: the driver is started. It writes a number of each attribute's size, for which there is room, and
-    // zeros for an address that is not its own.
+    // SAFETY: the driver is started. It writes a number of each attribute's size, for which there is room,
+    // and zeros for an address that is not its own.
     unsafe { sys::cuPointerGetAttributes(4, asked.as_mut_ptr(), rooms.as_mut_ptr(), address) }
         .result()
         .map_err(failed_to_open("asking what lies at an address"))?;
