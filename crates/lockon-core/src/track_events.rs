@@ -166,7 +166,7 @@ impl ZoneLimits {
 ///
 /// A track crosses a line when the centre of its box has been on one side and then is on the other, each time
 /// as far from the line as above, and it last changed sides between the line's ends
-/// ([`Line::is_between_ends`]). So a box that stays on the line is counted once, when it has left it on the
+/// ([`CountingLine::is_between_ends`](crate::config::CountingLine::is_between_ends)). So a box that stays on the line is counted once, when it has left it on the
 /// other side, and one that goes around an end is not counted. A track that begins on the line has been on
 /// neither side. While a track is lost nothing is counted: found again on the other side, it has taken the
 /// straight path.
