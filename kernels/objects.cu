@@ -19,6 +19,7 @@
 //
 //   pack      bytes become bits
 //   across, down      what is left if every square of 2 r + 1 pixels is eroded, or of the background instead
+//   invert    the background, whose components are holes or reach the border
 //   label_tiles       parts, their labels and their sums
 //   join_tiles        joins what touches across the borders of tiles
 //   settle    the label of each part is a root; each root has the first node of its component
@@ -27,6 +28,7 @@
 //   corners   with 4 neighbours: pairs of a component's pixels that only meet at a corner
 //   publish_objects   passes the sums to the host
 //   border, fill      components of the background that do not reach the border become parts of objects
+//   unpack    bits become bytes
 //
 // Union by atomic minimum after Y. Komura, "GPU-based cluster-labeling algorithm without the use of
 // conventional iteration", 2015; tiles, then their borders, after S. Allegretti, F. Bolelli, C. Grana,
@@ -543,7 +545,8 @@ __global__ void __launch_bounds__(OBJECT_THREADS) settle(Bits bits, unsigned* la
 // Numbers the components in the order of their least nodes, and clears the sums of those that have several
 // parts and that there is room for. `count` gets how many there are, and how many places for parts were taken
 // behind those of the tiles. Each block tells the others how many it has: in `roots_of_blocks`, which is 0
-// before. It waits for the blocks before it, which began before it.
+// before. It waits for the blocks before it, which all devices so far begin before it: CUDA does not promise
+// that.
 __global__ void __launch_bounds__(OBJECT_THREADS)
     number(Bits bits, const unsigned* labels, const unsigned short* firsts, const unsigned* leasts, const unsigned char* is_joined,
            unsigned* roots_of_blocks, unsigned* numbers, Sums* sums, unsigned capacity, unsigned* more, unsigned* count) {
@@ -602,7 +605,7 @@ __global__ void __launch_bounds__(OBJECT_THREADS) tally(Bits bits, const unsigne
   wait_for_launches_before();
   const unsigned tiles = ((bits.rows - 1) / TILE_ROWS + 1) * bits.per_row;
   const unsigned all = min(tiles * PLACES + *parts.more, parts.capacity);
-  // PLACES are a power of two, so whole warps have parts or none.
+  // All lanes of a warp go on while one has a part: they add together.
   for (unsigned at = blockIdx.x * OBJECT_THREADS + threadIdx.x; at - threadIdx.x % 32 < all; at += gridDim.x * OBJECT_THREADS) {
     const uint4* from = reinterpret_cast<const uint4*>(parts.fields + size_t(min(at, all - 1)) * FIELDS);
     const uint4 last = from[2];

@@ -20,9 +20,9 @@
 // (crates/lockon-core/src/backend/threshold.rs).
 //
 // The box sums (all but the Gaussian) are made by box_tile, which costs block * block steps a pixel and is for
-// squares of the first three, or by box_columns and box_rows, which cost the same for every block. The Gaussian is a pass along the rows and
-// one down the columns; each has a kernel with the halo in shared memory ("shared") and one that leaves the
-// halo to the cache ("cached").
+// squares of the first three, or by box_columns and box_rows, which cost the same for every block. The Gaussian
+// is a pass along the rows and one down the columns; each has a kernel with the halo in shared memory ("shared")
+// and one that leaves the halo to the cache ("cached").
 //
 // Kernels that write a mask of `width` bytes a row add the number of its foreground pixels to *foreground.
 // Blocks are multiples of 32 wide, so the lanes of a warp are neighbours in x.

@@ -109,7 +109,17 @@ def run(input: Optional[Path] = None, **options: Any) -> Run:
     return Run(input, **options)
 
 
-_OF_PROGRAM = ("serve", "speed", "display", "pick", "events", "event_thumbnails", "home_assistant", "metrics")
+_OF_PROGRAM = (
+    "serve",
+    "speed",
+    "display",
+    "pick",
+    "events",
+    "zone_limit",
+    "event_thumbnails",
+    "home_assistant",
+    "metrics",
+)
 
 
 def _texts(value: Any, name: str) -> List[str]:

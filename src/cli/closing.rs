@@ -13,6 +13,7 @@ use lockon::results::{
 };
 use lockon::stats::Stage;
 use lockon::text;
+use lockon::tracker::OBJECT_LABEL;
 
 use super::log;
 use super::words::{self, counted};
@@ -39,7 +40,10 @@ pub(super) fn describe(summary: &Summary, min_score: f64) -> String {
         lines.push(format!("and {}", counted(unlisted, "more track", "more tracks")));
     }
     if let Some(births) = summary.births {
-        let of_objects = summary.objects.is_some() && summary.found.is_empty();
+        let is_object = |track: &TrackSummary| track.template.as_deref() == Some(OBJECT_LABEL);
+        let none_are_of_templates = births == 0 && summary.found.is_empty();
+        let of_objects =
+            summary.objects.is_some() && (none_are_of_templates || summary.tracks.iter().any(is_object));
         let what = if of_objects { "objects" } else { "matches" };
         lines.push(format!("{what} became {}", counted(births, "track", "tracks")));
     }

@@ -174,7 +174,12 @@ fn mask_file(args: &ThresholdArgs, output: &Path) -> lockon::Result<MaskFile> {
     }
     if !kind.bits().contains(&bits) {
         let can = kind.bits()[0];
-        return Err(Error::Usage(format!("--bits {bits}: a {kind} has {can} a pixel; a png has 8 or 1")));
+        return Err(Error::Usage(format!(
+            "--bits {bits}: a {kind} has {can} bits a pixel; a png has 8 or 1"
+        )));
+    }
+    if args.dpi.is_some() && kind == MaskKind::Pbm {
+        return Err(Error::Usage("--dpi: a pbm has no dots per inch; use .png or .tif".into()));
     }
     Ok(MaskFile { kind, bits, density: None })
 }

@@ -131,7 +131,7 @@ pub(super) fn spec_of(method: ThresholdMethod, side: usize) -> ThresholdSpec {
     ThresholdSpec { method, block: Block::square(side), second: None, inverse: false }
 }
 
-/// The work on frames that go through the ring: nothing, unless it `works`.
+/// A search and a threshold, for frames that go through the ring.
 pub(super) fn ring_standing(picture: &Plane, mask: bool) -> Result<Standing> {
     let frame = picture.size();
     let (bank, _) = bank(picture, Rect::whole(frame), RING_TEMPLATE, 1)?;

@@ -143,7 +143,11 @@ impl ZoneLimits {
     /// Appends the events of a frame with these zones, in the order of the limits.
     pub fn step(&mut self, zones: &[ZoneCount], happened: &mut Vec<ZoneEvent>) {
         for Crowd { limit, is_crowded, otherwise } in &mut self.limits {
-            let Some(zone) = zones.iter().find(|zone| zone.zone == limit.zone) else { continue };
+            let Some(zone) = zones.iter().find(|zone| zone.zone == limit.zone) else {
+                // A zone that is drawn again begins anew.
+                (*is_crowded, *otherwise) = (false, 0);
+                continue;
+            };
             let count = if self.of_objects { zone.objects.unwrap_or_default() } else { zone.inside };
             *otherwise = if (count > u64::from(limit.most)) == *is_crowded { 0 } else { *otherwise + 1 };
             if *otherwise < STEADY {
@@ -166,10 +170,10 @@ impl ZoneLimits {
 ///
 /// A track crosses a line when the centre of its box has been on one side and then is on the other, each time
 /// as far from the line as above, and it last changed sides between the line's ends
-/// ([`CountingLine::is_between_ends`](crate::config::CountingLine::is_between_ends)). So a box that stays on the line is counted once, when it has left it on the
-/// other side, and one that goes around an end is not counted. A track that begins on the line has been on
-/// neither side. While a track is lost nothing is counted: found again on the other side, it has taken the
-/// straight path.
+/// ([`CountingLine::is_between_ends`]). So a box that stays on the line is counted once, when it has left it
+/// on the other side, and one that goes around an end is not counted. A track that begins on the line has
+/// been on neither side. While a track is lost nothing is counted: found again on the other side, it has
+/// taken the straight path.
 #[derive(Debug, Default)]
 pub struct TrackWatcher {
     zones: Zones,

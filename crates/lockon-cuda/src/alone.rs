@@ -131,6 +131,10 @@ impl Work {
             slot.places.push((from, None));
             return Ok(None);
         };
+        // Those used last are kept.
+        let place = slot.places.remove(known);
+        slot.places.push(place);
+        let known = slot.places.len() - 1;
         if slot.places[known].1.is_none() {
             slot.places[known].1 = self.capture(slot, Some(from))?;
         }

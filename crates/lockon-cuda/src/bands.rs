@@ -157,6 +157,8 @@ impl Copying {
                 }
                 self.sleeping.fetch_sub(1, Ordering::SeqCst);
             }
+            // Before `has_ended` is read: `Drop` sets that first, and the turn after it.
+            seen = self.turn.load(Ordering::SeqCst);
             if self.has_ended.load(Ordering::SeqCst) {
                 return;
             }
@@ -165,7 +167,6 @@ impl Copying {
                 state.helping += usize::from(state.job.is_some());
                 state.job
             };
-            seen = self.turn.load(Ordering::SeqCst);
             if let Some(job) = job {
                 self.copy(&job);
                 lock(&self.state).helping -= 1;

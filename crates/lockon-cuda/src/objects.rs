@@ -195,6 +195,8 @@ pub(super) struct ComponentList {
     first: PinnedBuffer<Counted>,
     /// All, where they did not all come with the first.
     all: Option<PinnedBuffer<Counted>>,
+    /// Places for parts that there were when they were counted: frames behind one that made room had less.
+    places: usize,
 }
 
 impl ComponentList {
@@ -214,6 +216,7 @@ impl ComponentList {
             published: gpu.alloc_pinned(what, 2, Pinned::Plain)?,
             first: gpu.alloc_pinned(what, first, Pinned::Plain)?,
             all: None,
+            places: 0,
         })
     }
 
@@ -449,6 +452,7 @@ impl ObjectFinder {
         // Words of luma are read whole.
         assert!(frame.pitch.is_multiple_of(WORD), "rows of {} bytes", frame.pitch);
         let connectivity = self.spec.connectivity;
+        list.places = self.parts.len() / FIELDS;
         self.label(stream, connectivity, Some(frame))?;
         let bits = self.bits(&self.bits);
         let (labels, firsts, leasts) = (self.labels.address(), self.firsts.address(), self.leasts.address());
@@ -502,7 +506,7 @@ impl ObjectFinder {
     /// [`Self::redo`] counts again, with a list that lies elsewhere: graphs that write to this one must not
     /// run any more.
     pub(super) fn had_room(&self, list: &ComponentList) -> bool {
-        list.count() <= list.sums.len() && self.places(list) <= self.parts.len() / FIELDS
+        list.count() <= list.sums.len() && self.places(list) <= list.places
     }
 
     /// How many places for parts the mask of a list takes.

@@ -368,6 +368,23 @@ fn a_ring_with_more_objects_than_room_counts_them_again_and_has_room_from_then_o
     assert_eq!(found.iter().map(|findings| findings.redone).collect::<Vec<_>>(), [1, 0, 0]);
 }
 
+/// The frames behind the one that made room were counted with less.
+#[test]
+fn frames_in_flight_with_more_parts_of_objects_than_room_are_all_counted_again() {
+    if testing::gpu().is_none() {
+        return;
+    }
+    // Stripes of one pixel: sixteen parts in each tile, and few objects.
+    let size = Size::new(4096, 2080);
+    let at = |at: usize| if (at % size.width).is_multiple_of(2) { 200 } else { 50 };
+    let frames = vec![Plane::from_vec((0..size.area()).map(at).collect(), size); 3];
+    let standing = Standing::new(size)
+        .thresholding(Some("mean:3:0".parse().unwrap()), false)
+        .finding(Some(objects("{}")));
+    let found = compare(&standing, 3, Kernels::default(), &frames, "stripes");
+    assert_eq!(found.iter().map(|findings| findings.redone).collect::<Vec<_>>(), [1, 1, 1]);
+}
+
 #[test]
 fn a_ring_with_more_objects_than_memory_gives_the_error_of_the_cpu_and_is_not_used_again() {
     if testing::gpu().is_none() {

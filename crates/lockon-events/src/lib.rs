@@ -251,7 +251,7 @@ impl EventsSink {
             receivers: receivers.collect::<Result<_>>()?,
             watcher,
             happened: Vec::new(),
-            limits: ZoneLimits::new(request.zone_limit.clone(), !request.follows()),
+            limits: ZoneLimits::new(request.zone_limit.clone(), request.objects && !request.follows()),
             when,
             has_thumbnails: request.event_thumbnails,
             told: 0,

@@ -315,7 +315,7 @@ pub struct Options {
     /// Number of slots, 1 or more: 2 is a double buffer.
     pub depth: usize,
     /// The caller waits for each frame before it brings the next, and wants no times: a GPU has one slot
-    /// then, whatever `depth` says, and gives its results sooner.
+    /// then, whatever `depth` says, and gives its results sooner. Not where objects are wanted.
     pub alone: bool,
     /// Threads of the CPU backend. A run's tracker has as many of its own.
     pub threads: usize,

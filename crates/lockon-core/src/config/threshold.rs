@@ -312,7 +312,17 @@ impl ThresholdMethod {
 
     /// True if a larger number makes more pixels white, without inversion.
     fn grows(&self) -> bool {
-        !matches!(self, Self::Niblack { .. } | Self::Fixed { .. } | Self::Background { .. })
+        match self {
+            Self::Niblack { .. } | Self::Fixed { .. } | Self::Background { .. } => false,
+            Self::Mean { .. }
+            | Self::Gaussian { .. }
+            | Self::Sauvola { .. }
+            | Self::Wolf { .. }
+            | Self::Phansalkar { .. }
+            | Self::Bradley { .. }
+            | Self::Otsu
+            | Self::Triangle => true,
+        }
     }
 }
 

@@ -141,13 +141,23 @@ impl Engine<'_> {
     pub(super) fn hand_over(&mut self, run: &mut Run, mut to: Leg) -> Result<()> {
         let remembers =
             |leg: &Leg| leg.work.search.threshold.is_some_and(|threshold| threshold.method.remembers());
-        let open =
-            |run: &Run| remembers(run.open.as_ref().expect("called while a device is open").relay.last());
-        if remembers(&to) && open(run) {
+        let last = run.open.as_ref().expect("called while a device is open").relay.last();
+        if remembers(&to) && remembers(last) {
+            let had_lost = run.device_lost.is_some();
             self.drain(run)?;
+            if !had_lost && run.device_lost.is_some() {
+                // `to` lies on the device that was lost meanwhile.
+                let format = run.open.as_ref().expect("the spare one is open").format.clone();
+                to = self.open_for(run, &to.work.clone(), &format, true, None)?;
+            }
             let last = run.open.as_mut().expect("it is still open, or the spare one is").relay.last_mut();
             match last.backend.take_background() {
-                Ok(Some(background)) => to.backend.continue_from(background)?,
+                Ok(Some(background)) => match to.backend.continue_from(background) {
+                    Err(error) if error.is_device_lost() => {
+                        tracing::warn!("the background begins anew: {error}");
+                    }
+                    continued => continued?,
+                },
                 Ok(None) => {}
                 Err(error) => tracing::warn!("the background begins anew: {error}"),
             }

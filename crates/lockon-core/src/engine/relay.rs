@@ -1,7 +1,7 @@
 //! Devices that replace each other between two frames, when the search changes.
 //!
 //! The earlier device keeps its frames until they are done: nothing is dropped, nothing waits, and tracks
-//! continue.
+//! continue. A threshold with a background waits: the later device goes on with the mean of all frames.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -231,7 +231,8 @@ impl Background {
         }
         if let ThresholdMethod::Background { frames, .. } = spec.method {
             let values = src.rows().flatten().map(|&pixel| u64::from(pixel) << 16);
-            self.frames += 1;
+            // No further than it makes a difference: where FRAMES grows, it counts on from there.
+            self.frames = (self.frames + 1).min(u64::from(frames).max(2));
             if self.frames == 1 {
                 self.mean = values.collect();
             } else {

@@ -77,10 +77,13 @@ fn of_jpeg(bytes: &[u8]) -> Option<Density> {
             && let [b'J', b'F', b'I', b'F', 0, _, _, unit, x1, x0, y1, y0, ..] = *data
         {
             let [x, y] = [[x1, x0], [y1, y0]].map(|dots| f64::from(u16::from_be_bytes(dots)));
-            match unit {
-                1 => return Density::new(x, y),
-                2 => return Density::new(2.54 * x, 2.54 * y),
-                _ => {}
+            let found = match unit {
+                1 => Density::new(x, y),
+                2 => Density::new(2.54 * x, 2.54 * y),
+                _ => None,
+            };
+            if found.is_some() {
+                return found;
             }
         }
         if *kind == 0xe1 && exif.is_none() {

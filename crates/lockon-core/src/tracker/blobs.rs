@@ -170,7 +170,7 @@ impl Blobs {
     /// Frames have another size from now on.
     pub(super) fn rescale(&mut self, x: f64, y: f64) {
         for blob in &mut self.all {
-            for [left, top, w, h] in [&mut blob.at, &mut blob.expected] {
+            for [left, top, w, h] in [&mut blob.at, &mut blob.seen_at, &mut blob.expected] {
                 (*left, *top, *w, *h) = (*left * x, *top * y, *w * x, *h * y);
             }
             blob.velocity = blob.velocity.map(|[vx, vy]| [vx * x, vy * y]);
@@ -287,7 +287,7 @@ impl Blobs {
 
     /// Rule 3, and the boxes and states of all tracks.
     fn merge(&mut self, objects: &[Object], seconds: f64) {
-        let Self { all: blobs, chosen, taken, covers, hidden_seconds, .. } = self;
+        let Self { all: blobs, chosen, taken, covers, .. } = self;
         covers.clear();
         covers.extend(blobs.iter().map(|blob| {
             if blob.object.is_some() || blob.id.is_none() || blob.state == TrackState::Lost {
@@ -324,8 +324,8 @@ impl Blobs {
                 !touches_border && !blob.was_at_border && area(at) >= GROWN * area(blob.expected)
             };
             let (within, most) = match cover.or(blob.object) {
-                Some(object) if is_with_others(&object) => (Some(object), blob.seen + *hidden_seconds),
-                Some(object) if has_jumped(&object) => (blob.object, *hidden_seconds),
+                Some(object) if is_with_others(&object) => (Some(object), blob.seen + HIDDEN_SECONDS),
+                Some(object) if has_jumped(&object) => (blob.object, HIDDEN_SECONDS),
                 _ => (None, 0.0),
             };
             let may_merge = blob.id.is_some() && blob.merged + seconds <= most;

@@ -1002,7 +1002,7 @@ class View {
       $('inverted').checked = parts.at(-1) === 'inv';
       if ($('inverted').checked) parts.pop();
       const [value, second] = (parts.pop() ?? '').split('..');
-      // What sliders cannot show stays until they are moved: a block that is no square, the second value.
+      // What sliders cannot show stays until they are moved: a block that is large or no square, the second value.
       this.typed = { block: parts[0], second };
       if (METHODS[method]?.over === 'frames') $('frames').max = Math.max(1000, Number(parts[0]));
       set(METHODS[method]?.over ?? 'block', parts[0]?.split('x')[0]);
@@ -1026,7 +1026,7 @@ class View {
   tellRanges() {
     $('min-score-is').textContent = Number($('min-score').value).toFixed(2);
     $('max-matches-is').textContent = $('max-matches').value;
-    $('block-is').textContent = this.typed?.block?.includes('x') ? this.typed.block : $('block').value;
+    $('block-is').textContent = this.typed?.block ?? $('block').value;
     $('frames-is').textContent = $('frames').value;
     $('value-is').textContent = $('value').value + (this.typed?.second === undefined ? '' : ` .. ${this.typed.second}`);
   }
@@ -1051,7 +1051,7 @@ class View {
     const { over, value } = METHODS[method] ?? {};
     const { block, second } = this.typed ?? {};
     const parts = [method];
-    if (over) parts.push(over === 'block' && block?.includes('x') ? block : $(over).value);
+    if (over) parts.push(over === 'block' ? block ?? $('block').value : $(over).value);
     if (value) parts.push($('value').value + (second === undefined ? '' : `..${second}`));
     if ($('inverted').checked) parts.push('inv');
     this.change({ threshold: method && parts.join(':') });
@@ -1154,7 +1154,6 @@ class View {
   }
 }
 
-// The range of a method's value, and its default.
 // Of each method: what its threshold is made over, and its value's least, greatest, step and first.
 const METHODS = {
   mean: { over: 'block', value: [-64, 64, 1, 5] },

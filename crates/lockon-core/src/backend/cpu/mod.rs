@@ -189,7 +189,7 @@ impl Backend for Cpu {
             slot.findings.upload_us = started.elapsed().as_micros() as u64;
             slot.meta = Some(meta);
             slot.background = background.take();
-            let sender = submitted.as_ref().expect("open until dropped");
+            let sender = submitted.as_ref().expect("open until the background is taken");
             sender.send(slot).map_err(|_| worker_ended())?;
             *in_flight += 1;
             Ok(())
@@ -417,7 +417,8 @@ pub(super) fn takes_exhaustively(
 ) -> bool {
     let limit = options.memory.unwrap_or_else(memory::default_limit);
     let Variants { templates, scales, angles } = variants;
-    let slots = (2 * options.depth + 1) * standing.frame.area();
+    let kept = standing.threshold.map_or(0, |spec| Thresholder::bytes(&spec, standing.frame));
+    let slots = (2 * options.depth + 1) * standing.frame.area() + kept;
     let wanted = workload::exhaustive_bytes(variants, area, options.threads).saturating_add(slots);
     Bank::check_expanded(templates, scales, angles, limit).is_ok() && wanted as u64 <= limit.0
 }

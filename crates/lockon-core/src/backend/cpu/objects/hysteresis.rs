@@ -28,6 +28,8 @@ impl Hysteresis {
     /// Leaves in `all` the white components, by 8 neighbours, that hold a white pixel of `few`, and returns
     /// the number of their pixels. White is 255, all else is 0.
     ///
+    /// Every white pixel of `few` is white in `all`.
+    ///
     /// Uses the threads of the rayon pool that it is called in; their number does not change the result.
     ///
     /// # Panics
