@@ -86,12 +86,13 @@
 //! On the buffer: a `GstVideoRegionOfInterestMeta` for each match, each object, and each track that is not
 //! lost. Its type is the template's name, `object`, or `track` for a box that was given: names survive
 //! converters. Its parameter is the structure of the message, `match`, `object` or `track`; converters of
-//! GStreamer before 1.24 drop it. Its `id` is `roi-id`, which no other region has, also of other `lockon` elements of the process; in the first of
-//! these it is the track's. A match that is followed has the track's `id` as its `parent_id`. Boxes are cut
-//! off at the frame's borders, and upstream's metadata stays. Built with the feature `v1_24`, as
-//! `scripts/install-plugin` does where GStreamer is new enough and the headers of its plugins-bad are
-//! installed, also analytics metadata: detections, those of the first 1000 objects among them, and tracking
-//! entries related to them; an entry of a lost track is marked as lost, and has no detection.
+//! GStreamer before 1.24 drop it. Its `id` is `roi-id`, which no other region has, also of other `lockon`
+//! elements of the process; in the first of these it is the track's. A match that is followed has the track's
+//! `id` as its `parent_id`. Boxes are cut off at the frame's borders, and upstream's metadata stays. Built
+//! with the feature `v1_24`, as `scripts/install-plugin` does where GStreamer is new enough and the headers
+//! of its plugins-bad are installed, also analytics metadata: detections, those of the first 1000 objects
+//! among them, and tracking entries related to them; an entry of a lost track is marked as lost, and has no
+//! detection.
 //!
 //! # Behind a detector
 //!
@@ -127,12 +128,12 @@
 //! Properties that decide the search can be set while frames pass (`template`, `threshold`, `min-score`,
 //! `roi` and so on; `min-score`, `max-overlap` and `max-matches` can be controlled, and each frame is
 //! searched with the values that are due at its stream time). A new value counts from the next frame that is
-//! submitted; results of the frames before stay valid, and tracks and the background of a threshold continue. Properties that are set by one
-//! call (`g_object_set` with several, or between `g_object_freeze_notify` and `g_object_thaw_notify`) are one
-//! change: all of it is done or nothing. A value that cannot be used gives a warning on the bus, and the
-//! property gets its earlier value back. Errors that only a frame shows, such as a box outside of it, are
-//! reported with the next frame. The device, the boxes of `track` and `track-matches` are taken on the way
-//! from READY to PAUSED.
+//! submitted; results of the frames before stay valid, and tracks and the background of a threshold continue.
+//! Properties that are set by one call (`g_object_set` with several, or between `g_object_freeze_notify` and
+//! `g_object_thaw_notify`) are one change: all of it is done or nothing. A value that cannot be used gives a
+//! warning on the bus, and the property gets its earlier value back. Errors that only a frame shows, such as
+//! a box outside of it, are reported with the next frame. The device, the boxes of `track`, `track-matches`,
+//! `track-objects`, `zone` and `line` are taken on the way from READY to PAUSED.
 //!
 //! Action signals change the tracks, from any thread, from the first frame to the end of the stream, and the
 //! templates from PAUSED on. They count from the next frame that is searched:

@@ -187,7 +187,7 @@ impl Request {
         if let Some((option, _)) = of_tracks.iter().find(|(_, is_given)| *is_given && !follows && !is_driven)
         {
             return Err(Error::Usage(format!(
-                "{option} needs tracks: use --track, --pick, --track-matches or --track-objects"
+                "{option} needs tracks: use --track, --pick, --track-matches, --track-objects or --track-detections"
             )));
         }
         // In a window and on a page boxes can be drawn later.
