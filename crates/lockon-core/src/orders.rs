@@ -150,6 +150,13 @@ impl Watched {
         lock(&self.0)
     }
 
+    /// Frames have this size from now on.
+    pub(crate) fn fit(&self, frame: Size) {
+        let ZonesAndLines { zones, lines } = &mut *self.lock();
+        zones.fit(frame);
+        lines.fit(frame);
+    }
+
     /// Carries out an order about zones or lines, before a frame of that size; `None` for other orders.
     pub(crate) fn obey(&self, order: &Order, frame: Size) -> Option<Result<()>> {
         let ZonesAndLines { zones, lines } = &mut *self.lock();

@@ -233,7 +233,6 @@ fn decode_as(bytes: &[u8], path: &Path, max_pixels: u64, luma_only: bool) -> Res
     let orientation = late.unwrap_or(orientation);
     picture.apply_orientation(orientation);
     let mut still = Still::of(picture);
-    let density = format.and_then(|format| density::of(bytes, format));
     let is_turned = matches!(
         orientation,
         Orientation::Rotate90
@@ -241,9 +240,9 @@ fn decode_as(bytes: &[u8], path: &Path, max_pixels: u64, luma_only: bool) -> Res
             | Orientation::Rotate90FlipH
             | Orientation::Rotate270FlipH
     );
-    still.density = if is_turned { density.map(Density::turned) } else { density };
-    if format == Some(ImageFormat::Tiff) {
-        still.pages = tiff::pages(bytes);
+    still = still.with_facts_of(bytes);
+    if is_turned {
+        still.density = still.density.map(Density::turned);
     }
     // Phones store more views of a scene behind a JPEG.
     still.is_animated = format != Some(ImageFormat::Jpeg) && is_video(bytes);
@@ -321,6 +320,17 @@ impl Still {
             (false, true) => picture.into_luma8().into(),
             (false, false) => picture.into_luma_alpha8().into(),
         }))
+    }
+
+    /// With what its file says beside the pixels: dots per inch, and how many pages there are.
+    #[must_use]
+    pub fn with_facts_of(mut self, bytes: &[u8]) -> Self {
+        let format = kind_of(bytes);
+        self.density = format.and_then(|format| density::of(bytes, format));
+        if format == Some(ImageFormat::Tiff) {
+            self.pages = tiff::pages(bytes);
+        }
+        self
     }
 
     /// Makes the picture one that is searched: without an alpha channel, which a scene has no use for.

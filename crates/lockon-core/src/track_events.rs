@@ -363,7 +363,7 @@ impl TrackWatcher {
     }
 
     /// Pictures have this size from now on.
-    fn fit(&mut self, size: Size) {
+    pub(crate) fn fit(&mut self, size: Size) {
         self.zones.fit(size);
         self.lines.fit(size);
         let Some(before) = self.size.replace(size).filter(|before| *before != size) else { return };
@@ -880,5 +880,19 @@ mod tests {
         let expected = [(13, "crowded", 5), (21, "cleared", 0)];
         assert_eq!(told(&counts, true), expected);
         assert_eq!(told(&counts, false), expected);
+    }
+
+    #[test]
+    fn a_zone_that_was_removed_and_drawn_again_is_crowded_anew() {
+        let mut limits = ZoneLimits::new(vec!["a=2".parse().unwrap()], false);
+        let zone = |inside| ZoneCount { zone: "a".into(), inside, entered: 0, left: 0, objects: None };
+        let mut told = |zones: &[ZoneCount]| {
+            let mut happened = Vec::new();
+            (0..5).for_each(|_| limits.step(zones, &mut happened));
+            happened.into_iter().map(|event| event.kind.name()).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&[zone(3)]), ["crowded"]);
+        assert!(told(&[]).is_empty());
+        assert_eq!(told(&[zone(3)]), ["crowded"]);
     }
 }

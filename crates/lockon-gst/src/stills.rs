@@ -34,7 +34,9 @@ pub(crate) fn decode_luma(bytes: &[u8], path: &Path, max_pixels: u64) -> Result<
 fn or_by_gstreamer(decoded: Result<Still>, bytes: &[u8], path: &Path, max_pixels: u64) -> Result<Still> {
     match decoded {
         Err(error) if error.is_unsupported_picture() => match by_gstreamer(bytes) {
-            Some(still) if still.luma.size().area() as u64 <= max_pixels.min(MAX_PIXELS) => Ok(still),
+            Some(still) if still.luma.size().area() as u64 <= max_pixels.min(MAX_PIXELS) => {
+                Ok(still.with_facts_of(bytes))
+            }
             Some(still) => {
                 let (size, max) = (still.luma.size(), max_pixels.min(MAX_PIXELS));
                 Err(Error::PictureTooLarge { path: path.to_owned(), size, max })

@@ -104,6 +104,9 @@ impl Engine<'_> {
     pub(super) fn obey(&mut self, run: &mut Run) -> Result<()> {
         let next = run.in_flight.front().expect("called with a frame in flight").frame.clone();
         let frame = next.meta.index;
+        // Orders and what they change are in pixels of this frame.
+        self.control.watched.fit(next.format.size);
+        run.watcher.fit(next.format.size);
         while run.carried.front().is_some_and(|carried| carried.frame <= frame) {
             let Some(Carried { frame, asked, outcome }) = run.carried.pop_front() else { break };
             if let (Order::Change(change), Ok(_)) = (&asked.order, &outcome) {

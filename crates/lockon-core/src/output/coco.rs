@@ -299,8 +299,13 @@ impl Sink for Coco {
         self.lines.clear();
         self.has_tracks |= !record.tracks.is_empty();
         if self.has_tracks {
-            // An object's annotation has its track.
-            let has_own = |track: &&Track| track.state != TrackState::Lost && track.object.is_none();
+            // An object's annotation has its track, unless several have merged in it.
+            let shares = |track: &Track| {
+                let same = record.tracks.iter().filter(|other| other.object == track.object);
+                track.object.is_some() && same.count() > 1
+            };
+            let has_own =
+                |track: &&Track| track.state != TrackState::Lost && (track.object.is_none() || shares(track));
             for track in record.tracks.iter().filter(has_own) {
                 let name = track.label().map_or(OBJECT, |label| label);
                 self.annotate(record.frame, name, track.bounds(), track.score, Some(track))?;
@@ -382,6 +387,23 @@ mod tests {
             })
         );
         assert_eq!(annotations[2]["segmentation"], json!({"size": [3, 5], "counts": ">1"}));
+    }
+
+    #[test]
+    fn tracks_that_share_an_object_have_annotations_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.coco.json");
+        let mut sink = Coco::new(path.to_str().unwrap()).unwrap();
+        sink.begin(&samples::run(&[]), &samples::format()).unwrap();
+        let object = crate::results::Object { w: 2, h: 2, area: 4, ..Default::default() };
+        let of = |id, object| Track { object: Some(object), ..samples::track(id, TrackState::Uncertain) };
+        let tracks = vec![of(1, 1), of(2, 1), of(3, 2)];
+        let record = FrameRecord { objects: Some(vec![object; 2]), tracks, ..FrameRecord::default() };
+        samples::deliver(&mut sink, record).unwrap();
+        sink.finish(&Summary::default()).unwrap();
+        let coco: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let ids = coco["annotations"].as_array().unwrap().iter().map(|annotation| &annotation["track_id"]);
+        assert_eq!(ids.collect::<Vec<_>>(), [&json!(1), &json!(2), &Value::Null, &json!(3)]);
     }
 
     #[test]

@@ -242,10 +242,12 @@ fn tracks_that_are_forgotten_begin_again_and_frames_of_another_size_lose_none() 
         scene.step(&[object(100 + 4 * frame, 50, 20, 30)]);
     }
     scene.blobs.rescale(2.0, 0.5);
+    // It goes on as fast as before, in the new pixels.
     assert_eq!(scene.told(&[object(232, 25, 40, 15)]), [(1, Tracked, 232)]);
+    assert_eq!(scene.told(&[object(240, 25, 40, 15)]), [(1, Tracked, 240)]);
     scene.blobs.forget(|id| id == 1);
     for _ in 0..3 {
-        scene.step(&[object(240, 25, 40, 15)]);
+        scene.step(&[object(248, 25, 40, 15)]);
     }
     assert_eq!(scene.blobs.ids().collect::<Vec<_>>(), [2]);
 }
