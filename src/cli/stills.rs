@@ -20,6 +20,7 @@ use lockon::setup::{self, NamedTemplate, check_device};
 use lockon::still::{self, Density, MaskFile, MaskKind, Still, Warned};
 
 use super::args::{MatchArgs, ThresholdArgs};
+use super::words::counted;
 use super::{Outcome, explain, log, no_terminal, print};
 
 /// `lockon match`: one `frame` record on standard output, best match first, or the picture in its place. Ends
@@ -173,10 +174,8 @@ fn mask_file(args: &ThresholdArgs, output: &Path) -> lockon::Result<MaskFile> {
         }
     }
     if !kind.bits().contains(&bits) {
-        let can = kind.bits()[0];
-        return Err(Error::Usage(format!(
-            "--bits {bits}: a {kind} has {can} bits a pixel; a png has 8 or 1"
-        )));
+        let can = counted(kind.bits()[0].into(), "bit", "bits");
+        return Err(Error::Usage(format!("--bits {bits}: a {kind} has {can} a pixel; a png has 8 or 1")));
     }
     if args.dpi.is_some() && kind == MaskKind::Pbm {
         return Err(Error::Usage("--dpi: a pbm has no dots per inch; use .png or .tif".into()));

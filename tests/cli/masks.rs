@@ -143,7 +143,7 @@ fn kinds_of_files_that_a_mask_cannot_be_are_refused_before_any_work() {
     pictures(&place);
     for (words, says) in [
         ("-o a.gif", "its name must end in .png, .jpg, .bmp, .pbm or .tif"),
-        ("-o a.tif --bits 8", "--bits 8: a tiff has 1 a pixel"),
+        ("-o a.tif --bits 8", "--bits 8: a tiff has 1 bit a pixel"),
         ("-o a.jpg --bits 1", "--bits 1: a jpg has 8 bits a pixel"),
         ("-o a.png --format gif", "expected png, jpg, bmp, pbm or tiff"),
         ("-o a.pbm --objects --view overlay", "--view overlay has colours"),
