@@ -112,7 +112,7 @@ impl<T> Default for Labelling<T> {
 
 /// The columns of a strip that have pixels, but for those that are components by themselves, and the runs of
 /// these columns.
-#[derive(Default, Clone)]
+#[derive(Default)]
 struct Strip {
     columns: Vec<u64>,
     runs: Vec<Run>,
@@ -381,7 +381,9 @@ impl<T: Tally> Band<T> {
                 self.tallies[run.label as usize].add::<EIGHT>(run, &strip, &scene);
             }
             if y == rows.start {
-                self.first.clone_from(&self.strip);
+                // In the memory of the frame before.
+                self.first.columns.clone_from(&self.strip.columns);
+                self.first.runs.clone_from(&self.strip.runs);
             }
             if work.is_kept {
                 self.runs.extend_from_slice(&self.strip.runs);
