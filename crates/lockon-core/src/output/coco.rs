@@ -398,7 +398,8 @@ mod tests {
         let object = crate::results::Object { w: 2, h: 2, area: 4, ..Default::default() };
         let of = |id, object| Track { object: Some(object), ..samples::track(id, TrackState::Uncertain) };
         let tracks = vec![of(1, 1), of(2, 1), of(3, 2)];
-        let record = FrameRecord { objects: Some(vec![object; 2]), tracks, ..FrameRecord::default() };
+        let objects = Some(vec![object; 2]);
+        let record = crate::results::FrameRecord { tracks, objects, ..Default::default() };
         samples::deliver(&mut sink, record).unwrap();
         sink.finish(&Summary::default()).unwrap();
         let coco: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
