@@ -81,8 +81,11 @@ def main() -> None:
         rows: list[lockon.MatchRow] = results.matches()
         tracks: list[lockon.TrackRow] = results.tracks()
         objects: list[lockon.ObjectRow] = results.objects()
+        crossings: list[lockon.CrossingRow] = results.crossings()
+        zones: list[lockon.ZoneRow] = [zone for frame in results for zone in frame.zones]
+        lines: list[lockon.LineRow] = [line for frame in results for line in frame.lines]
         assert seconds == 0.04 and rows[0].score == 0.9 and results.summary is None
-        assert tracks == [] and objects == []
+        assert [tracks, objects, crossings, zones, lines] == [[]] * 5
 
     for gpu in lockon.devices():
         print(gpu.device, gpu.name, gpu.memory, gpu.why_not)

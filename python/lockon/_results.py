@@ -207,8 +207,9 @@ def _frame(record: Dict[str, Any]) -> FrameRecord:
     matches = [MatchRow(*at, *(match[field] for field in MatchRow._fields[2:])) for match in record["matches"]]
     tracks = []
     for track in record["tracks"]:
-        rest = (track[field] for field in TrackRow._fields[5:-1])
-        tracks.append(TrackRow(*at, track["id"], track.get("name"), track.get("template"), *rest, track.get("object")))
+        # Fields that are left out where they say nothing.
+        optional = {field: track.get(field) for field in ("name", "template", "object")}
+        tracks.append(TrackRow(*at, *({**track, **optional}[field] for field in TrackRow._fields[2:])))
     foreground = record["threshold"]["foreground"] if "threshold" in record else None
     objects = None
     if "objects" in record:
@@ -222,5 +223,5 @@ def _frame(record: Dict[str, Any]) -> FrameRecord:
     ]
     lines = [LineRow(*at, line["line"], line["in"], line["out"]) for line in record.get("lines", ())]
     crossings = [CrossingRow(*at, one["line"], one["id"], one["direction"]) for one in record.get("crossings", ())]
-    counts = zones, lines, crossings
-    return FrameRecord(*at, record.get("picture"), matches, tracks, foreground, objects, more, *counts)
+    picture = record.get("picture")
+    return FrameRecord(*at, picture, matches, tracks, foreground, objects, more, zones, lines, crossings)
