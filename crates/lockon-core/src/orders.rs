@@ -157,7 +157,8 @@ impl Watched {
         lines.fit(frame);
     }
 
-    /// Carries out an order about zones or lines, before a frame of that size; `None` for other orders.
+    /// Carries out an order about zones or lines, before a frame of the size that [`Self::fit`] was told;
+    /// `None` for other orders.
     pub(crate) fn obey(&self, order: &Order, frame: Size) -> Option<Result<()>> {
         let ZonesAndLines { zones, lines } = &mut *self.lock();
         let done = match order {
@@ -179,7 +180,6 @@ fn set<T: Placed>(
     frame: Size,
     kind: &str,
 ) -> std::result::Result<(), String> {
-    all.fit(frame);
     if is_outside {
         return Err(format!("it lies outside of the {frame} picture"));
     }
